@@ -2,8 +2,11 @@
 
 The table of transfers grows with the square of the ranks, so the cost per transfer shows whether a stage is
 linear; the share in user mode is given beside it, because a system may charge much for each page of memory.
-Every measurement is a fresh process; with ``--peer`` another simulator of the same 1024-rank case
-runs right after ours in every repetition, so that both meet the same machine.
+Every measurement is a fresh process of ``ring_stage.py``; with ``--peer`` another simulator of the same
+1024-rank case runs right after ours in every repetition, so that both meet the same machine. Our processes
+find their modules compiled, as those of an installed package are, and numpy's library of linear algebra,
+which nothing here calls, gets one thread instead of one for each core: others would wait for work, and CPU
+seconds count that.
 
     python benchmarks/simulation/ring_scaling.py
     python benchmarks/simulation/ring_scaling.py --peer "simulator --its --arguments" --peer-name "its name"
@@ -15,7 +18,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import shlex
 import statistics
 import subprocess
@@ -29,9 +31,11 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import result_files
+from ring_stage import SIZE
 
 SPEC: Final = "ring:{ranks}@bw=50GiB/s,lat=500ns"
-SIZE: Final = "64MiB"
+STAGE_SCRIPT: Final = Path(__file__).with_name("ring_stage.py")
+ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 STAGES: Final = ("synthesis", "verification", "simulation")
 PEER_RANKS: Final = 1024
 PEER_TIME: Final = r"finished, (\d+) cycles"
@@ -56,9 +60,6 @@ class Run:
 def main() -> None:
     """Measure, print a table, write the figures."""
     options = _parse()
-    if options.stage:
-        print(json.dumps(run_stage(options.stage, options.ranks[0])))
-        return
     started = result_files.start()
     samples = measure(options)
     rings = [summarise(ranks, samples) for ranks in options.ranks]
@@ -67,54 +68,36 @@ def main() -> None:
     result_files.write(
         options.output,
         started,
-        parameters={**case, "repetitions": options.repeat},
+        parameters={**case, "repetitions": options.repeat, "environment": ENVIRONMENT},
         results=[*rings, peer] if peer else rings,
         versions={"peer": options.peer_name} if peer else None,
     )
     print_tables(options.repeat, rings, peer)
 
 
-def run_stage(stage: str, ranks: int) -> dict[str, Any]:
-    """Do one stage in this process; what it needs is prepared before its clock starts."""
-    import weft
-    from weft.algorithms import ring
-
-    # Named here, and thereby loaded: no import falls into a measured stretch.
-    verify, simulate = weft.verify, weft.simulate
-    topology = weft.load_topology(SPEC.format(ranks=ranks))
-    before = cpu_now()
-    schedule = ring.all_reduce(topology)
-    answer: dict[str, Any] = {}
-    if stage != "synthesis":
-        before = cpu_now()
-    if stage == "verification":
-        verify(schedule, max_work=None)
-    elif stage == "simulation":
-        answer["simulated_ns"] = simulate(schedule, SIZE, segment_bytes=None, max_work=None).time_ps / 1000
-    user, system = (after - start for after, start in zip(cpu_now(), before, strict=True))
-    return answer | {"cpu_seconds": user + system, "system_seconds": system}
-
-
-def cpu_now() -> tuple[float, float]:
-    """User and system CPU seconds of this process so far, all threads together."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime, usage.ru_stime
-
-
 def measure(options: argparse.Namespace) -> dict[tuple[str, int], list[dict[str, Any]]]:
     """Run everything the asked number of times, one after the other; keys are (stage or peer, ranks)."""
     samples: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for repetition in range(options.repeat):
-        for ranks in options.ranks:
-            for stage in STAGES:
-                command = [sys.executable, __file__, "--stage", stage, "--ranks", str(ranks)]
-                run = run_process(command)
-                said = {"problem": run.problem} if run.problem else json.loads(run.output)
-                samples[stage, ranks].append(said | run.cost())
-            if options.peer and ranks == PEER_RANKS:
-                samples["peer", ranks].append(run_peer(options.peer, options.peer_time))
-            print(f"repetition {repetition + 1} of {options.repeat}, {ranks} ranks", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as modules:
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPYCACHEPREFIX": modules}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for stage in STAGES:  # not measured: compiles the modules
+            run_process(stage_command(stage, min(options.ranks)), environment)
+        for repetition in range(options.repeat):
+            for ranks in options.ranks:
+                for stage in STAGES:
+                    run = run_process(stage_command(stage, ranks), environment)
+                    said = {"problem": run.problem} if run.problem else json.loads(run.output)
+                    samples[stage, ranks].append(said | run.cost())
+                if options.peer and ranks == PEER_RANKS:
+                    samples["peer", ranks].append(run_peer(options.peer, options.peer_time))
+                print(f"repetition {repetition + 1} of {options.repeat}, {ranks} ranks", file=sys.stderr)
     return samples
+
+
+def stage_command(stage: str, ranks: int) -> list[str]:
+    """What runs one stage."""
+    return [sys.executable, str(STAGE_SCRIPT), stage, SPEC.format(ranks=ranks)]
 
 
 def run_peer(command: str, pattern: str) -> dict[str, Any]:
@@ -126,14 +109,16 @@ def run_peer(command: str, pattern: str) -> dict[str, Any]:
     return run.cost() | {"simulated_ns": max(times)}
 
 
-def run_process(command: list[str]) -> Run:
+def run_process(command: list[str], environment: dict[str, str] | None = None) -> Run:
     """Run a command in an empty folder, where it may leave logs; its CPU time is user and system together."""
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
-        child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        child = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
         # wait4 is RUSAGE_CHILDREN for one child, so that the peak is this one's, not the largest so far.
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -260,7 +245,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--peer-name", default="peer", help="what to call it in the figures")
     parser.add_argument("--peer-time", default=PEER_TIME, help="finds its simulated nanoseconds: %(default)s")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer and PEER_RANKS not in options.ranks:
         parser.error(f"--peer needs {PEER_RANKS} among --ranks")

@@ -1,10 +1,12 @@
 // The table of a schedule and the order of its rows, for Python.
 // Python half: src/weft/columns.py and src/weft/schedule/ir.py.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
@@ -37,14 +39,22 @@ nb::bytes copy_bytes_py(In<uint8_t> column) {
     return nb::borrow<nb::bytes>(copy);
 }
 
+// The same for a column that is still to be written: the array is a view of the bytes, for as long as somebody writes.
+std::tuple<nb::bytes, Out<uint8_t>> blank_bytes_py(size_t count) {
+    nb::object blank = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count)));
+    if (!blank.is_valid()) throw nb::python_error();
+    char* memory = PyBytes_AS_STRING(blank.ptr());
+    prefer_huge_pages_within(memory, count);
+    Out<uint8_t> view(reinterpret_cast<uint8_t*>(memory), {count}, blank);
+    return {nb::borrow<nb::bytes>(blank), view};
+}
+
 Out<int64_t> message_starts_py(const Table& table) {
     Bulk<int64_t> starts;
     {
         nb::gil_scoped_release release;
         Rows rows = table.rows();
-        size_t count = 0;
-        for (size_t row = 0; row < rows.size(); ++row) count += !rows.continues(row);
-        starts.reserve(count);
+        starts.reserve(rows.size());  // what is not written takes no memory
         for (size_t row = 0; row < rows.size(); ++row) {
             if (!rows.continues(row)) starts.push_back(static_cast<int64_t>(row));
         }
@@ -56,6 +66,8 @@ Out<int64_t> message_starts_py(const Table& table) {
 
 void bind_schedule(nb::module_& m) {
     m.def("copy_bytes", &copy_bytes_py, nb::arg("column"), "A copy of a column's memory.");
+    m.def("blank_bytes", &blank_bytes_py, nb::arg("count"),
+          "So many bytes of any contents, and an array to write them by before anybody else sees them.");
     m.def("message_starts", &message_starts_py, nb::arg("table"), "First row of each message.");
     m.def("row_order", &row_order_py, nb::arg("keys"),
           "Stable sorting permutation by several columns, most significant first, or None if in order already.");

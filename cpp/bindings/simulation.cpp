@@ -104,7 +104,7 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
     }
 
     auto row_of = [&](int32_t segment) { return program.segments[segment].row; };
-    auto index_of = [&](int32_t segment) { return static_cast<int32_t>(program.segments[segment].key >> 32); };
+    auto index_of = [&](int32_t segment) { return static_cast<int32_t>(program.index_of(segment)); };
     nb::dict result;
     result["time_ps"] = outcome.time_ps;
     result["segments"] = program.segments.size();

@@ -1,6 +1,7 @@
 // Python half: src/weft/simulation/simulator.py and src/weft/runtime/engines/native_engine.py.
 #include "schedule/program.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -23,16 +24,22 @@ public:
         }
     }
 
-    Bulk<Segment> group(const Rows& rows) {
-        Bulk<Segment> segments;
+    void group(const Rows& rows, Program& program) {
+        Bulk<Segment>& segments = program.segments;
         segments.reserve(rows.size());
         if (!one_each_) first_.resize(rows.size());
         same_ = one_each_ && !any_continues(rows);
-        if (!same_) carrier_.reserve(rows.size());
-        uint64_t message = 0;
+        if (same_) {
+            for (size_t row = 0; row < rows.size(); ++row) {
+                segments.push_back({cut_.chunk_bytes[rows.chunk[row]], static_cast<int32_t>(row)});
+            }
+            if (static_cast<int64_t>(segments.size()) > cut_.max_segments) throw TooMany("segments");
+            return;
+        }
+        carrier_.reserve(rows.size());
         for (size_t row = 0; row < rows.size();) {
             size_t head = row;
-            uint64_t index = 0;
+            uint32_t index = 0;
             bool open = false;
             do {
                 int32_t chunk = rows.chunk[row];
@@ -44,19 +51,20 @@ public:
                     if (fits) {
                         segments.back().bytes += bytes;
                     } else {
-                        segments.push_back({index++ << 32 | message, bytes, static_cast<int32_t>(head)});
+                        segments.push_back({bytes, static_cast<int32_t>(head)});
+                        if (cut_.segment_bytes > 0) program.index.push_back(index++);
                         open = true;
                     }
-                    if (!same_) carrier_.push_back(static_cast<int32_t>(segments.size()) - 1);
+                    carrier_.push_back(static_cast<int32_t>(segments.size()) - 1);
                 }
                 if (static_cast<int64_t>(segments.size()) > cut_.max_segments) throw TooMany("segments");
                 ++row;
             } while (row < rows.size() && rows.continues(row));
-            ++message;
         }
-        return segments;
     }
 
+    // Whether each row is a segment of its own.
+    bool same() const { return same_; }
     int32_t count(int32_t chunk) const { return per_chunk_[chunk]; }
     int32_t carrier(size_t row, int32_t piece) const {
         if (same_) return static_cast<int32_t>(row);
@@ -105,20 +113,23 @@ Bulk<Access> by_chunk(const Rows& rows, const Cut& cut, std::vector<int64_t>& st
     return sorted;
 }
 
-// Follows one piece through the steps and adds an edge wherever a segment has to wait for another.
+// Follows one piece through the steps, or all at once, and adds an edge wherever a segment has to wait for another.
+template <bool kAllAtOnce>
 class DependencyBuilder {
 public:
-    DependencyBuilder(Program& program, int64_t places) : program_(program), place_(places) {}
+    explicit DependencyBuilder(Program& program, int64_t places) : program_(program), place_(places) {
+        if (kAllAtOnce) readers_.reserve(program.segments.size());
+    }
 
     void read(int32_t place, int32_t segment) {
-        Place& p = fresh(place);
+        Place& p = touch(place);
         if (p.writer != kNone) add_edge(program_.segments[p.writer].when_applied, segment, false);
         readers_.push_back({segment, p.readers});
         p.readers = static_cast<int32_t>(readers_.size()) - 1;
     }
 
     void write(int32_t place, int32_t segment) {
-        Place& p = fresh(place);
+        Place& p = touch(place);
         // With readers in between, waiting for them is waiting for the write before, too.
         if (p.readers == kNone && p.writer != kNone) add_edge(program_.segments[p.writer].when_applied, segment, true);
         for (int32_t r = p.readers; r != kNone; r = readers_[r].next) {
@@ -129,13 +140,13 @@ public:
     }
 
     void next_piece() {
-        ++epoch_;
+        for (int32_t place : touched_) place_[place] = {};
+        touched_.clear();
         readers_.clear();
     }
 
 private:
     struct Place {
-        int32_t epoch = 0;
         int32_t writer = kNone;
         int32_t readers = kNone;
     };
@@ -144,9 +155,9 @@ private:
         int32_t next;
     };
 
-    Place& fresh(int32_t place) {
+    Place& touch(int32_t place) {
         Place& p = place_[place];
-        if (p.epoch != epoch_) p = {epoch_, kNone, kNone};
+        if (!kAllAtOnce && p.writer == kNone && p.readers == kNone) touched_.push_back(place);
         return p;
     }
 
@@ -163,22 +174,48 @@ private:
     }
 
     Program& program_;
-    std::vector<Place> place_;
-    std::vector<Reader> readers_;
-    int32_t epoch_ = 1;
+    Bulk<Place> place_;
+    Bulk<Reader> readers_;
+    std::vector<int32_t> touched_;  // of the piece at hand
 };
+
+// Where rows are segments, and use most places of most chunks, one table of all these takes neither sorted rows nor leaps
+// through the segments. Edges come out in the same order: those of a segment all belong to its one chunk.
+void link_rows(Program& program, const Rows& rows, const Cut& cut, int64_t places) {
+    auto chunks = static_cast<int32_t>(cut.chunk_bytes.size());
+    DependencyBuilder<true> dependencies(program, places * chunks);
+    auto place = [&](int32_t rank, int32_t slot, size_t row) {
+        return (rank * cut.slots + slot) * chunks + rows.chunk[row];
+    };
+    WorkLimit work_limit;
+    for (size_t row = 0; row < rows.size();) {
+        size_t end = row;
+        for (; end < rows.size() && rows.step[end] == rows.step[row]; ++end) {
+            dependencies.read(place(rows.src[end], rows.from_slot(end), end), static_cast<int32_t>(end));
+        }
+        work_limit.spend((end - row) * 16 + 16);
+        for (; row < end; ++row) {
+            dependencies.write(place(rows.dst[row], rows.to_slot(row), row), static_cast<int32_t>(row));
+        }
+    }
+}
 
 }  // namespace
 
 Program lower(const Rows& rows, const Cut& cut) {
     Program program;
     Pieces pieces(cut);
-    program.segments = pieces.group(rows);
+    pieces.group(rows, program);
     program.edges.reserve(program.segments.size() * 2);
+    int64_t places = static_cast<int64_t>(cut.ranks) * cut.slots, chunks = cut.chunk_bytes.size();
+    if (pieces.same() && places <= 2 * static_cast<int64_t>(rows.size()) / std::max<int64_t>(chunks, 1)) {
+        link_rows(program, rows, cut, places);
+        return program;
+    }
     std::vector<int64_t> start;
     Bulk<Access> sorted = by_chunk(rows, cut, start);
     WorkLimit work_limit;
-    DependencyBuilder dependencies(program, static_cast<int64_t>(cut.ranks) * cut.slots);
+    DependencyBuilder<false> dependencies(program, places);
     for (size_t chunk = 0; chunk + 1 < start.size(); ++chunk) {
         std::span<const Access> mine(sorted.data() + start[chunk],
                                      static_cast<size_t>(start[chunk + 1] - start[chunk]));

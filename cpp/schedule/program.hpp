@@ -27,7 +27,6 @@ struct Cut {
 constexpr int32_t kNone = -1;
 
 struct Segment {
-    uint64_t key;  // (index in its message, message number): the smallest goes first at a link
     int64_t bytes;
     int32_t row;  // first row of its message
     int32_t path = kNone;  // row of the path table, or kNone when it never leaves its rank
@@ -47,6 +46,14 @@ struct Edge {
 struct Program {
     Bulk<Segment> segments;
     Bulk<Edge> edges;
+    Bulk<uint32_t> index;  // of each segment in its message; empty where messages are whole
+
+    uint32_t index_of(int32_t segment) const { return index.empty() ? 0 : index[segment]; }
+
+    // The smallest goes first at a link: by index, then by message, and those are numbered in the order of segments.
+    uint64_t key(int32_t segment) const {
+        return static_cast<uint64_t>(index_of(segment)) << 32 | static_cast<uint32_t>(segment);
+    }
 };
 
 // Throws TooMany if there are more segments or dependencies than the caller allows.

@@ -7,12 +7,7 @@
 namespace weft {
 
 DependencyTracker::DependencyTracker(Program& program, const Rows& rows, int32_t ranks, EventQueue& queue)
-    : program_(program),
-      rows_(rows),
-      queue_(queue),
-      state_(program.segments.size()),
-      latest_wait_(program.segments.size(), kNone),
-      rank_finish_(ranks, 0) {
+    : program_(program), rows_(rows), queue_(queue), state_(program.segments.size()), rank_finish_(ranks, 0) {
     for (size_t id = 0; id < program.segments.size(); ++id) {
         if (program.segments[id].start_needs == 0) ready_.push_back(static_cast<int32_t>(id));
     }
@@ -133,7 +128,8 @@ void DependencyTracker::trace_back(int32_t last, Outcome& outcome) {
         // A segment that waited until this one had left, and not until it was applied, does not depend on its later links.
         bool until_left = by_cause && end < state.applied_ps;
         int64_t before = until_left ? std::min(end, state.start_ps + 1) : end;
-        int32_t& wait = latest_wait_[at];
+        int32_t none = kNone;
+        int32_t& wait = latest_wait_.empty() ? none : latest_wait_[at];
         while (wait != kNone && waits_[wait].until >= before) wait = waits_[wait].before;
         by_cause = wait == kNone;
         if (wait != kNone) {

@@ -58,6 +58,7 @@ public:
 
     // The segment gets a link at `now` and not before, because `holder` had it.
     void blame_link(int32_t segment, int32_t holder, int64_t now) {
+        if (latest_wait_.empty()) latest_wait_.resize(segments(), kNone);
         waits_.push_back({now, holder, latest_wait_[segment]});
         latest_wait_[segment] = static_cast<int32_t>(waits_.size()) - 1;
     }
@@ -66,6 +67,8 @@ public:
     int32_t rank_to(int32_t segment) const { return rows_.dst[program_.segments[segment].row]; }
     Segment& segment(int32_t id) { return program_.segments[id]; }
     size_t segments() const { return program_.segments.size(); }
+    uint64_t key(int32_t segment) const { return program_.key(segment); }
+    bool whole() const { return program_.index.empty(); }  // each message is one segment
 
     void finish(Outcome& outcome);
 
@@ -95,7 +98,8 @@ private:
     const Rows& rows_;
     EventQueue& queue_;
     Bulk<State> state_;
-    Bulk<int32_t> latest_wait_;  // of each segment, for a link; trace_back drops those it is past
+    Bulk<int32_t>
+        latest_wait_;  // of each segment, for a link; empty before the first; trace_back drops those it is past
     std::deque<Wait> waits_;  // grows without copies: on a busy network it is larger than all else
     std::vector<int32_t> ready_, handed_;
     std::vector<int32_t> due_;

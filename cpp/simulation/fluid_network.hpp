@@ -43,7 +43,7 @@ public:
 
     void offer(int32_t segment, int64_t now) {
         Connection& connection = connect(segment);
-        connection.waiting.push_back({tracker_.segment(segment).key, segment, now});
+        connection.waiting.push_back({tracker_.key(segment), segment, now});
         std::push_heap(connection.waiting.begin(), connection.waiting.end(), later);
         if (connection.active == kNone && !connection.touched) {
             connection.touched = true;

@@ -53,8 +53,10 @@ private:
     struct Waiting {
         int64_t ready;
         uint32_t turn;  // the lower one goes first
-        uint32_t is_first : 1;  // hop of its path
-        uint32_t at : 31;       // place in hops_
+        uint32_t place;  // in hops_, doubled, plus one at the first hop; bit fields would stall each copy
+
+        bool is_first() const { return place & 1; }
+        uint32_t at() const { return place >> 1; }
 
         // A type, and no function, so that heaps compare in place.
         struct Later {
@@ -70,7 +72,7 @@ private:
 
     void enqueue(int32_t segment, uint32_t at, bool is_first, int64_t now) {
         uint32_t turn = turn_.empty() ? static_cast<uint32_t>(segment) : turn_[segment];
-        queues_.offer(static_cast<int32_t>(hops_[at].link), {now, turn, is_first, at});
+        queues_.offer(static_cast<int32_t>(hops_[at].link), {now, turn, at << 1 | is_first});
     }
 
     int32_t segment_of(uint32_t turn) const {
@@ -80,7 +82,8 @@ private:
     // Segments by their keys. Where messages are whole that is the order in which they are numbered.
     void number_turns() {
         std::vector<uint32_t> next;  // by index in a message: turn of the next segment
-        auto index = [&](size_t segment) { return tracker_.segment(static_cast<int32_t>(segment)).key >> 32; };
+        if (tracker_.whole()) return;
+        auto index = [&](size_t segment) { return tracker_.key(static_cast<int32_t>(segment)) >> 32; };
         for (size_t segment = 0; segment < tracker_.segments(); ++segment) {
             if (index(segment) + 1 >= next.size()) next.resize(index(segment) + 2);
             ++next[index(segment) + 1];
@@ -106,16 +109,16 @@ private:
         outcome_.link_busy_ps[link] += held;
         if (record_) record(segment, link, now, now + held);
 
-        if (next.is_first) {
+        if (next.is_first()) {
             tracker_.started(segment, now);
             tracker_.leaves(segment, now + held, now);
         }
         int64_t head = now + network_.latency_ps[link];
-        if (hops_[next.at].last) {
+        if (hops_[next.at()].last) {
             queue_.push({head + held, segment, Kind::arrive});
         } else {
             // A slow feeder must not starve a fast link: that one starts late enough never to run dry.
-            uint32_t after = next.at + 1;
+            uint32_t after = next.at() + 1;
             int64_t onward = duration(static_cast<int32_t>(hops_[after].link), tracker_.segment(segment).bytes);
             queue_.push({head + std::max<int64_t>(0, held - onward), segment, Kind::hop, after});
         }

@@ -54,7 +54,8 @@ public:
         const Hop& here = pattern.path(segment)[hop];
         const Segment& found = pattern.program.segments[segment];
         int64_t bytes = scaled(found.bytes, here);
-        queues_.offer(here.resource, {input_.tasks[task].priority, found.key + 1, bytes, task, segment, hop});
+        queues_.offer(here.resource,
+                      {input_.tasks[task].priority, pattern.program.key(segment) + 1, bytes, task, segment, hop});
     }
 
     void is_free(int32_t resource) { queues_.is_free(resource); }

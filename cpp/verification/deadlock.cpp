@@ -22,12 +22,9 @@ constexpr int64_t kFewSlots = 8;
 // Numbers connections in the order in which they are first asked for.
 class ConnectionNumbers {
 public:
-    ConnectionNumbers(std::span<const int32_t> src, std::span<const int32_t> dst, std::span<const int32_t> route)
+    ConnectionNumbers(std::span<const int32_t> src, std::span<const int32_t> dst, std::span<const int32_t> route,
+                      int64_t ranks)
         : src_(src), dst_(dst), route_(route) {
-        int64_t ranks = 0;
-        for (auto column : {src, dst}) {
-            for (int32_t rank : column) ranks = std::max<int64_t>(ranks, rank + 1);
-        }
         bool routed = std::ranges::any_of(route, [](int32_t number) { return number >= 0; });
         // A plain table is faster, if it is not much larger than the columns.
         if (!routed && ranks * ranks <= 2 * static_cast<int64_t>(src.size())) {
@@ -62,7 +59,7 @@ private:
 // chunk moves twice in the step, so that none of its messages has to do with what another one writes.
 bool has_simple_order(const MessageTable& messages, int64_t slots) {
     const Transfers& table = messages.transfers;
-    ConnectionNumbers connections(table.src, table.dst, messages.route);
+    ConnectionNumbers connections(table.src, table.dst, messages.route, table.ranks);
     auto count = static_cast<size_t>(slots);
     Bulk<int32_t> latest;  // steps of the latest messages of each connection, as many as there are slots, oldest first
     std::vector<int32_t> moved(table.chunks(), kNone);
@@ -362,7 +359,11 @@ private:
 Connections number_connections(std::span<const int32_t> src, std::span<const int32_t> dst,
                                std::span<const int32_t> route) {
     Connections found;
-    ConnectionNumbers numbers(src, dst, route);
+    int64_t ranks = 0;
+    for (auto column : {src, dst}) {
+        for (int32_t rank : column) ranks = std::max<int64_t>(ranks, rank + 1);
+    }
+    ConnectionNumbers numbers(src, dst, route, ranks);
     found.of_row.resize(src.size());
     for (size_t row = 0; row < src.size(); ++row) {
         found.of_row[row] = numbers.of(row);

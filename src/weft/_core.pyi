@@ -28,6 +28,11 @@ def grid_routes(nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(Non
 def copy_bytes(column: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bytes:
     """A copy of a column's memory."""
 
+def blank_bytes(count: int) -> tuple[bytes, Annotated[NDArray[numpy.uint8], dict(shape=(None,))]]:
+    """
+    So many bytes of any contents, and an array to write them by before anybody else sees them.
+    """
+
 def message_starts(table: Table) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
     """First row of each message."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from weft import limits
 from weft.simulation import simulate as run_schedule
-from weft.verification import inspect
+from weft.verification.inspection import find_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def simulate(*given: Any, **named: Any) -> SimulationResult:
     0.006006
     """
     result = run_schedule(*given, **named)
-    problem = inspect(result.schedule, max_work=named.get("max_work", limits.MAX_WORK)).problem
+    problem = find_problem(result.schedule, max_work=named.get("max_work", limits.MAX_WORK))
     if problem is not None:
         msg = f"this is the time of a schedule that is not correct: {problem}"
         warnings.warn(msg, RuntimeWarning, stacklevel=2)

@@ -117,6 +117,22 @@ def freeze(name: str, values: ArrayLike, dtype: Any, error: type[InputError] = S
     return np.frombuffer(_core.copy_bytes(np.ascontiguousarray(column).view(np.uint8)), dtype)
 
 
+def blank_column(rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """A column that `freeze` takes as it is, and the array through which its maker writes it first.
+
+    Nobody else may get the second: what is in a schedule does not change.
+
+    Examples
+    --------
+    >>> column, writable = blank_column(2)
+    >>> writable[:] = 3, 4
+    >>> freeze("step", column, np.int32) is column, column.tolist()
+    (True, [3, 4])
+    """
+    memory, writable = _core.blank_bytes(rows * np.dtype(np.int32).itemsize)
+    return np.frombuffer(memory, np.int32), writable.view(np.int32)
+
+
 def row_order(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
     """Stable sorting permutation of rows, most significant column first; None when they are in order already.
 

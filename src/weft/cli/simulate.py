@@ -73,7 +73,7 @@ def command(
     from weft.export import write_trace
     from weft.planning import Plan
     from weft.simulation import simulate
-    from weft.verification import inspect
+    from weft.verification.inspection import find_problem
 
     check_outputs(trace, page, as_json=as_json)
     with progress("simulate") as report:
@@ -90,7 +90,7 @@ def command(
         result = simulate(
             found, size, segment_bytes=segment, sharing=sharing, record=recorded, max_work=max_work
         )
-        problem = inspect(found, max_work=max_work).problem
+        problem = find_problem(found, max_work=max_work)
         bound = _find_bound(found, size)
         if trace is not None:
             write_trace(found, result, trace)

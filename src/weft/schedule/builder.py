@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import limits
 from weft.collective_names import COLLECTIVES
-from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
+from weft.columns import as_whole, blank_column, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError, check_choice
 from weft.schedule.chunks import make_condition
 from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule, pack_routes
@@ -174,7 +174,10 @@ class ScheduleBuilder:
         order = row_order(list(named.values()))
         if order is not None:
             for name in names:
-                named[name] = named[name][order]
+                column, writable = blank_column(self._rows)
+                # Any mode but "raise" writes straight into the array.
+                np.take(named[name], order, out=writable, mode="clip")
+                named[name] = column
         offsets, links = pack_routes(self._route_ids) if routes is None else routes
         return Schedule(
             topology=self.topology,
@@ -193,11 +196,11 @@ class ScheduleBuilder:
 
     def _take_column(self, name: str) -> NDArray[np.int32]:
         """Put a column together, and let its parts go: a large ring would otherwise be held twice."""
-        column = np.empty(self._rows, np.int32)
+        column, writable = blank_column(self._rows)
         first = 0
         for shape, parts in self._blocks:
             after = first + math.prod(shape)
-            column[first:after].reshape(shape)[...] = parts.pop(name)
+            writable[first:after].reshape(shape)[...] = parts.pop(name)
             first = after
         return column
 

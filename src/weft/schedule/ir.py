@@ -333,8 +333,9 @@ def _check_columns(schedule: Schedule) -> None:
         if rows and (int(column.min()) < least or int(column.max()) >= bound):
             row = int(np.flatnonzero((column < least) | (column >= bound))[0])
             raise ScheduleError(f"transfer {row}: {name} {int(column[row])} is outside {least}..{bound - 1}")
-    if rows and bool((np.diff(schedule.step) < 0).any()):
-        row = int(np.flatnonzero(np.diff(schedule.step) < 0)[0]) + 1
+    early = schedule.step[1:] < schedule.step[:-1]
+    if bool(early.any()):
+        row = int(early.argmax()) + 1
         step = int(schedule.step[row])
         raise ScheduleError(f"transfer {row}: step {step} comes after a later one; rows are ordered by step")
     here = schedule.src == schedule.dst

@@ -58,7 +58,13 @@ class Grid:
         >>> Grid((2, 4), (False, True)).coordinates(6)
         (1, 2)
         """
-        return tuple(int(c) for c in np.unravel_index(rank, self.shape))
+        rest, found = rank, []
+        for n in reversed(self.shape):
+            rest, c = divmod(rest, n)
+            found.append(c)
+        if rest:
+            raise ValueError(f"rank {rank} is not on a grid of shape {self.shape}")
+        return tuple(reversed(found))
 
     def rank(self, coordinates: Sequence[int]) -> int:
         """Inverse of `coordinates`; wraps around."""

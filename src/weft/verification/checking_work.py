@@ -32,6 +32,13 @@ _COPIED_WORD: Final = 0.4
 _SEARCHED_ROW: Final = 20.0
 
 
+def bound_checks(schedule: Schedule) -> float:
+    """At least as much as `estimate_checks` says, without a look at the transfers."""
+    words = -(-schedule.ranks // 64)
+    of_row = _ROW + words * (_REDUCED_WORD + _REPLAYED_ROW)
+    return _CHUNK * schedule.chunks + of_row * schedule.transfers
+
+
 def estimate_checks(schedule: Schedule) -> float:
     """Operations of all checks of a right schedule, but for the search of the fewest slots."""
     rows = schedule.transfers

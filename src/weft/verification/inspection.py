@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft import limits
 from weft.errors import InputError
-from weft.verification.checking_work import estimate_checks, estimate_slot_search
+from weft.verification.checking_work import bound_checks, estimate_checks, estimate_slot_search
 from weft.verification.contention import measure_contention
 from weft.verification.deadlock import find_deadlock, minimum_slots
 from weft.verification.report import SIZES, VerificationReport
@@ -100,11 +100,49 @@ def inspect(
     LimitError
         If it would take more operations than `max_work`.
     """
+    began = time.process_time()
+    found = _run_checks(schedule, slots, fused, max_work)
+    flows = measure_contention(schedule, max_work=max_work) if contention else None
+    return VerificationReport(
+        title=_title(schedule),
+        **{name: getattr(schedule, name) for name in SIZES},
+        checks=found.checks,
+        problem=found.problem,
+        slots=found.slots,
+        fused=fused,
+        contention=flows,
+        cpu_seconds=time.process_time() - began,
+    )
+
+
+def find_problem(schedule: Schedule, *, max_work: float | None = limits.MAX_WORK) -> VerificationError | None:
+    """Return what `inspect` finds wrong, without a report: its digest takes as long as all checks.
+
+    Raises
+    ------
+    LimitError
+        If it would take more operations than `max_work`.
+    """
+    return _run_checks(schedule, None, False, max_work).problem
+
+
+class _Found(NamedTuple):
+    """What is wrong, and how many receive slots are proved enough."""
+
+    checks: tuple[str, ...]
+    problem: VerificationError | None
+    slots: int | None
+
+
+def _title(schedule: Schedule) -> str:
+    return f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}"
+
+
+def _run_checks(schedule: Schedule, slots: int | None, fused: bool, max_work: float | None) -> _Found:
     if slots is not None and slots < 1:
         raise InputError(f"{slots} receive slots: a connection needs at least 1")
-    title = f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}"
-    limits.check_work(f"verifying {title}", estimate_checks(schedule), max_work)
-    began = time.process_time()
+    if max_work is not None and bound_checks(schedule) > max_work:
+        limits.check_work(f"verifying {_title(schedule)}", estimate_checks(schedule), max_work)
     enough: int | None = None
     checks: tuple[str, ...] = ("hazard", "semantics")
     problem = check_semantics(schedule)
@@ -114,17 +152,7 @@ def inspect(
     if problem is None:
         checks += ("deadlock",)
         problem, enough = _check_deadlock(schedule, slots, fused, max_work)
-    flows = measure_contention(schedule, max_work=max_work) if contention else None
-    return VerificationReport(
-        title=title,
-        **{name: getattr(schedule, name) for name in SIZES},
-        checks=checks,
-        problem=problem,
-        slots=enough,
-        fused=fused,
-        contention=flows,
-        cpu_seconds=time.process_time() - began,
-    )
+    return _Found(checks, problem, enough)
 
 
 def _check_deadlock(

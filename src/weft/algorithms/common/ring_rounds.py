@@ -48,12 +48,12 @@ def add_ring_round(
     ring = np.array(order, np.int32)
     place = np.argsort(ring).astype(np.int32)
     # A chunk that is summed starts behind its owner and ends at it; one that is handed out starts there.
-    owner = ring[(places_behind(place, first=int(op == Op.REDUCE)) + ahead) % ranks][:, None, :]
-    part = np.arange(parts)[None, :, None]
-    hop = np.arange(ranks - 1)[:, None, None]
+    owner = ring[places_behind(place, first=int(op == Op.REDUCE) - ahead)][:, None, :]
+    part = np.arange(parts, dtype=np.int32)[None, :, None]
+    hop = np.arange(ranks - 1, dtype=np.int32)[:, None, None]
     builder.add(
-        step=step + hop * parts + part,
-        chunk=owner * parts + part,
+        step=step + hop * np.int32(parts) + part,
+        chunk=owner if parts == 1 else owner * np.int32(parts) + part,
         src=np.arange(ranks),
         dst=ring[(place + 1) % ranks],
         op=op,
