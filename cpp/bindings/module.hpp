@@ -19,5 +19,6 @@ void bind_workflow(nanobind::module_& m);
 // To weft._runtime.
 void bind_kernels(nanobind::module_& m);
 void bind_operations(nanobind::module_& m);
+void bind_worker_queue(nanobind::module_& m);
 
 }  // namespace weft

@@ -200,7 +200,7 @@ class Executor:
 class RepeatedOperation:
     """An operation in place that is made again and again."""
 
-    def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, large: bool, dtype: str, op: str) -> None: ...
+    def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, output: tuple[int, int], large: bool, dtype: str, op: str) -> None: ...
 
 class OperationRing:
     """The latest operations of a communicator."""
@@ -272,3 +272,59 @@ class RepeatedOperations:
 
     def run(self, array: object | None, op: object | None, kind: object | None, wait_s: object | None) -> Any:
         """True: done. False: it has to take the long way. Else how it ended."""
+
+class WorkerQueue:
+    """What a worker has to do, in order."""
+
+    def __init__(self) -> None: ...
+
+    def put(self, task: object) -> None:
+        """Queue a task, which `get` returns."""
+
+    def get(self) -> Any:
+        """
+        The next task, or a function and the call that it completes; None at the end. Repeated calls that are queued before it are carried out, without the interpreter's lock.
+        """
+
+    def settle(self) -> None:
+        """Note that what `get` has returned is over."""
+
+    def hold(self) -> None:
+        """Let a thread that sleeps in `get` sleep until `release`."""
+
+    def release(self) -> None:
+        """Wake it, if something was queued meanwhile."""
+
+    def end(self) -> None:
+        """Have `get` return None after what was queued before."""
+
+    @property
+    def pending(self) -> int:
+        """Tasks and calls that are queued or under way."""
+
+class RepeatedCall:
+    """
+    A call on one array that is made again and again, and the handle of its latest start.
+    """
+
+    def __init__(self, queue: WorkerQueue, known: RepeatedOperations, operation: RepeatedOperation | None, prepared: object | None, array: object, dtype: str, divided: tuple[int, int], by: int, run: object, fail: object, check: object) -> None: ...
+
+    def start(self, wait_s: object) -> bool:
+        """Queue it; False if nothing has happened because it takes the long way."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing that it was made for has changed since."""
+
+    def wait(self) -> None:
+        """Return once it is over; raise its error."""
+
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+
+    @property
+    def error(self) -> Any:
+        """Its error; None if it has succeeded, or is not over yet."""
+
+    def complete(self, result: object | None = None, error: object | None = None) -> None:
+        """Complete it after the long way, without a result or with an error."""

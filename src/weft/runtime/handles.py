@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import numbers
 import os
-import queue
 import threading
 import warnings
 import weakref
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeV
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.callbacks import CallbackThreads
+from weft.runtime.extension import _runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,21 +282,30 @@ def done(run: Callable[[], Any] = lambda: None) -> Handle[Any]:
 
 
 class Worker:
-    """A queue of operations and the one thread that carries them out in order; it starts with the first."""
+    """A queue of operations and the one thread that carries them out in order; it starts with the first.
+
+    Attributes
+    ----------
+    queue
+        The queue, which also takes calls that are repeated without Python (`Communicator.repeat`).
+    """
 
     def __init__(self) -> None:
         self.callbacks = CallbackThreads()
         self.lock = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Handle[Any]] | None] = queue.SimpleQueue()
+        self.queue = _runtime.WorkerQueue()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
-        self.pending = 0
-        """Operations that are queued or running."""
         self._ended = False
+
+    @property
+    def pending(self) -> int:
+        """The number of operations that are queued or running."""
+        return self.queue.pending
 
     def idle(self) -> bool:
         """Return whether nothing is queued or running."""
-        return self.pending == 0
+        return self.queue.pending == 0
 
     def is_current(self) -> bool:
         """Return whether the calling thread is the one that carries out the operations."""
@@ -339,8 +348,7 @@ class Worker:
             self._ended = True
             if run is not None:
                 self._submit(run, Handle(worker=self))
-            if self._thread is not None:
-                self._queue.put(None)
+            self.queue.end()
 
     def close(self) -> None:
         """Finish the queued operations and end; callbacks that do not return are left with a warning."""
@@ -354,24 +362,19 @@ class Worker:
         self.callbacks.close()
 
     def _submit(self, run: Callable[[], Any], handle: Handle[Any]) -> None:
-        self.pending += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
             self._thread.start()
-        self._queue.put((run, handle))
+        self.queue.put((run, handle))
 
     def _work(self) -> None:
-        while (task := self._queue.get()) is not None:
+        while (task := self.queue.get()) is not None:
             run, handle = task
             try:
                 result = run()
             except BaseException as error:  # noqa: BLE001 - `Handle.wait` raises it
-                self._settle()
+                self.queue.settle()
                 handle.complete(error=error)
             else:
-                self._settle()
+                self.queue.settle()
                 handle.complete(result)
-
-    def _settle(self) -> None:
-        with self.lock:
-            self.pending -= 1

@@ -26,6 +26,7 @@ import numpy as np
 from weft.errors import InputError, LimitError, RuntimeFailure, quote
 from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.buffers import Flat
 from weft.runtime.element_ranges import cut_into_chunks, share_of
 from weft.runtime.engines import Prepared, Record
 from weft.runtime.extension import _runtime
@@ -75,6 +76,7 @@ class OperationQueue:
         self._repeated = _runtime.RepeatedOperations(engine.operations, np.ndarray, self._busy)
         self._repeat = self._repeated.run  # looked up by every small all-reduce
         self._worker = Worker()
+        self._queue = self._worker.queue
         self._turn: int | None = None
         self._forked = False
         self._closed = self._engine_closed = False
@@ -116,6 +118,22 @@ class OperationQueue:
         name
             The name of the operation, for messages.
         """
+        return self._do(name, self._taking_turn(run), how={"async_op": async_op})
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Queue several operations, which begin at the end of this context at the latest; wait for none here.
+
+        The thread that carries them out is woken once.
+        """
+        self._queue.hold()
+        try:
+            yield
+        finally:
+            self._queue.release()
+
+    def _taking_turn(self, run: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function whose operations run at once."""
 
         def one_after_the_other() -> Any:
             outer, self._turn = self._turn, threading.get_ident()
@@ -124,7 +142,7 @@ class OperationQueue:
             finally:
                 self._turn = outer
 
-        return self._do(name, one_after_the_other, how={"async_op": async_op})
+        return one_after_the_other
 
     def _do(self, name: str, run: Callable[[], Any], *buffers: Buffer, how: AnyOptions) -> Any:
         """Run an operation now or queue it; return its result or, with `async_op`, its handle.
@@ -361,6 +379,58 @@ class OperationQueue:
         operation = self._engine.repeatable(prepared, flat, op)
         if operation is not None:
             self._repeated.learn(prepared, operation, dtype, op, kind)
+
+    def repeat(
+        self, run: Callable[[], Any], array: Any, op: str, divided: slice = slice(0)
+    ) -> _runtime.RepeatedCall | None:
+        """Return a call whose `start` queues the latest operation again, for the worker to do without Python.
+
+        Parameters
+        ----------
+        run
+            What has just made the operation, within `in_turn`, and makes it where that is impossible: after a
+            failure, or a change of engine or schedules.
+        array
+            Whose elements it has combined in place.
+        op
+            What it was run with.
+        divided
+            The elements that are divided by the number of ranks afterwards.
+
+        Returns
+        -------
+        RepeatedCall or None
+            None if this engine cannot repeat it.
+        """
+        flat = self._engine.flatten(array, writable=True)
+        if not isinstance(flat, Flat) or flat.copied:
+            return None
+        prepared: Prepared | None = self._engine.operations.latest if self.size > 1 else None
+        operation = None if prepared is None else self._engine.repeatable(prepared, flat, op)
+        if self.size > 1 and operation is None:
+            return None
+        first, last, _ = divided.indices(flat.elements)
+        return _runtime.RepeatedCall(
+            self._queue,
+            self._repeated,
+            operation,
+            prepared,
+            flat.bytes,
+            flat.dtype,
+            (first * flat.itemsize, (last - first) * flat.itemsize),
+            self.size,
+            self._taking_turn(run),
+            self._fail_call,
+            self._worker.check_waiter,
+        )
+
+    def _fail_call(self, ending: _runtime.OperationResult | None, wait: float) -> NoReturn:
+        """Raise the failure of a call that was repeated; None: there was no memory for it."""
+        if ending is not None:
+            self._fail_repeated(ending, wait)
+        with self._watched():
+            raise MemoryError("no memory for an operation that was repeated")
+        raise AssertionError
 
     def _fail_repeated(self, ending: _runtime.OperationResult, wait: float) -> NoReturn:
         """Raise the failure of an all-reduce that was repeated."""

@@ -206,12 +206,14 @@ class NativeEngine(Engine[Flat]):
 
     def repeatable(self, prepared: Prepared, flat: Flat, op: str) -> _runtime.RepeatedOperation:
         """The same operation in place, for other arrays of the same size and type."""
+        first, last = prepared.share if prepared.share_only else (0, flat.elements)
         return _runtime.RepeatedOperation(
             self._transport.executor,
             prepared.script,
             prepared.fingerprint,
             self._scratch,
             flat.nbytes,
+            (first * flat.itemsize, (last - first) * flat.itemsize),
             flat.nbytes > _LARGE,
             flat.dtype,
             op,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import torch
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 COMMUNICATION: Final = (*COLLECTIVES, "vote")
 """Kinds of spans during which data is sent."""
 
-_NOT_TIMED: Final = nullcontext()
+_NO_CONTEXT: Final = nullcontext()
 
 
 class OperationSpan(NamedTuple):
@@ -116,6 +117,14 @@ class BucketChannel(ABC):
     def sum(self, tensor: torch.Tensor) -> StartedOperation:
         """Start adding up a small tensor of all ranks, in place."""
 
+    def repeated_sum(self, tensor: torch.Tensor) -> Callable[[], StartedOperation]:
+        """Return a function that starts adding up the same small tensor of all ranks, in place."""
+        return partial(self.sum, tensor)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Start several operations within a context, at less cost; none may be waited for in it."""
+        return _NO_CONTEXT
+
     @abstractmethod
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Give all ranks rank 0's tensor, in place."""
@@ -160,7 +169,7 @@ class BucketChannel(ABC):
 
     def timed(self, kind: str, group: int = -1) -> AbstractContextManager[None]:
         """Report how long a block takes, unless it fails or nobody listens."""
-        return _NOT_TIMED if self.listener is None else self._time(kind, group)
+        return _NO_CONTEXT if self.listener is None else self._time(kind, group)
 
     @contextmanager
     def _time(self, kind: str, group: int) -> Iterator[None]:

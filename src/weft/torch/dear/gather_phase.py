@@ -58,12 +58,14 @@ class GatherPhase:
         if reduce_phase.plan.policy == "wfbp":
             self._finish(reduce_phase.buckets)
             return
-        if self._shards is None and not channel.ordered:
-            reduce_phase.wait_for_sums()
+        if self._shards is None:
+            if not channel.ordered:
+                reduce_phase.wait_for_sums()
+            with channel.together():
+                for bucket in self._in_order:
+                    bucket.start_gathering(bucket.flat)
+            return
         for bucket in self._in_order:
-            if self._shards is None:
-                bucket.start_gathering(bucket.flat)
-                continue
             with channel.timed("wait", bucket.number):
                 bucket.wait()
             self._apply([bucket])

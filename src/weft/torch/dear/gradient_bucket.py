@@ -120,28 +120,34 @@ class GradientBucket:
         """Copy the gradients into the bucket; each ``grad`` becomes a view of it and must not be changed."""
         if self._streams is not None:
             self._streams.join()
-        with torch.no_grad():  # also within a backward pass whose gradients can be differentiated
+        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
+            with torch.no_grad():
+                self._copy()
+        else:
             self._copy()
         self._collected = True
         self._version = self.flat._version
 
     def _copy(self) -> None:
-        moved, given = [], []
+        moved, into, given = [], [], []
         for slot in self.slots:
+            view = slot.view
             if not slot.here:
-                slot.view.zero_()
+                view.zero_()
                 continue
-            gradient = slot.parameter.grad
-            if gradient is slot.view and self._accumulates:
+            parameter = slot.parameter
+            gradient = parameter.grad
+            if gradient is view and self._accumulates:
                 continue
-            if gradient is None or gradient is slot.view or gradient.layout is not _DENSE:
+            if gradient is None or gradient is view or gradient.layout is not _DENSE:
                 self._refuse_gradient(slot)
-            moved.append(slot)
+            moved.append(parameter)
+            into.append(view)
             given.append(gradient)
         if moved:
-            copy_all([slot.view for slot in moved], given)
-            for slot in moved:
-                slot.parameter.grad = slot.view
+            copy_all(into, given)
+            for parameter, view in zip(moved, into, strict=True):
+                parameter.grad = view
 
     def check_untouched(self) -> None:
         """Refuse to go on if the user has changed gradients that are being sent."""

@@ -405,7 +405,8 @@ class DeAR(torch.optim.Optimizer):
 
     def gradient_ready(self, number: int) -> None:
         """Put a gradient that is complete in this backward pass into its bucket."""
-        self._last_gradient = time.perf_counter()
+        if self._channel.listener is not None:
+            self._last_gradient = time.perf_counter()
         if not self._paused:
             self._discarded = False
             self._reduce_phase.take(number)

@@ -6,6 +6,7 @@ have. The update of parameters mode is in `weft.torch.dear.sharding`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -80,17 +81,19 @@ class Replicas:
         self, buckets: Sequence[GradientBucket], captured: Captured, unused: Collection[int]
     ) -> dict[int, dict[str, Any]]:
         """Update the parameters of some buckets; return the options that the optimizer changed."""
-        part: dict[int, list[torch.nn.Parameter]] = {}
+        part: dict[int, list[torch.nn.Parameter]] = defaultdict(list)
         held = []
+        group_of = self._group_of
         for bucket in buckets:
             for slot in bucket.slots:
-                if slot.number in unused:
+                number = slot.number
+                if number in unused:
                     continue
                 parameter, view = slot.parameter, slot.view
                 if (grad := parameter.grad) is not view:
                     held.append((parameter, grad))
                     parameter.grad = view
-                part.setdefault(self._group_of[slot.number], []).append(parameter)
+                part[group_of[number]].append(parameter)
         changed = update(self._optimizer, list(part.items()), captured) if part else {}
         for parameter, grad in held:  # None where the user has cleared it meanwhile
             parameter.grad = grad

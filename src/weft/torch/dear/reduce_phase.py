@@ -68,7 +68,7 @@ class ReducePhase:
         self._next = 0
         self._finished = False
         self._last_finish = 0.0
-        self._vote: tuple[torch.Tensor, StartedOperation] | None = None
+        self._vote: StartedOperation | None = None
         self._vote_result: VoteResult | None = None
 
     def arrange(self, plan: FusionPlan) -> None:
@@ -89,6 +89,9 @@ class ReducePhase:
         self.slots = sorted((slot for b in self.buckets for slot in b.slots), key=lambda slot: slot.number)
         for number, grad in kept.items():
             self.parameters.tensors[number].grad = grad
+        self._vote = None
+        self._ballot = torch.ones(_HEAD + len(self.slots))
+        self._start_vote = self.channel.repeated_sum(self._ballot)
         self._next = 0
         self._finished = False
 
@@ -121,12 +124,13 @@ class ReducePhase:
                 bucket.wait()
         else:
             self._start_full()
-        ballot = torch.ones(_HEAD + len(self.slots))
-        if not complete:
-            ballot[_HEAD:] = torch.tensor([float(slot.here) for slot in self.slots])
+        if self._vote is not None:
+            self._vote.wait()  # of a step that was left out
+        ballot = self._ballot.numpy()
+        ballot[_HEAD:] = 1.0 if complete else [slot.here for slot in self.slots]
         ballot[0] = seconds / self.channel.size
         is_empty = not complete and not ballot[_HEAD:].any()
-        self._vote, self._vote_result = (ballot, self.channel.sum(ballot)), None
+        self._vote, self._vote_result = self._start_vote(), None
         self._finished = True
         for bucket in self.buckets:
             bucket.check_untouched()
@@ -139,9 +143,9 @@ class ReducePhase:
         """Return the result of the vote, once it is there."""
         if self._vote_result is None:
             assert self._vote is not None
-            ballot, pending = self._vote
-            pending.wait()
-            votes = ballot.numpy()
+            self._vote.wait()
+            self._vote = None
+            votes = self._ballot.numpy()
             unused = () if votes[_HEAD:].all() else (votes[_HEAD:] == 0).nonzero()[0].tolist()
             self._vote_result = VoteResult(float(votes[0]), frozenset(unused))
         return self._vote_result
