@@ -128,8 +128,7 @@ class NcclChannels:
 
     def _with_own_way(self, src_box: int, dst_box: int, places: Iterable[int]) -> set[int]:
         ends = [(self.boxes[src_box][place], self.boxes[dst_box][place]) for place in places]
-        offsets, links = self.topology.routes(*np.array(ends, np.int32).T)
-        own = [tuple(links[a:b].tolist()) for a, b in pairwise(offsets.tolist())]
+        own = self._routes(ends)
         shortest = min(map(len, own))
         taken: set[int] = set()
         found = set()
@@ -144,13 +143,17 @@ class NcclChannels:
         """Ways for some places from one box to another, on separate links where there are as many."""
         taken: set[int] = set()
         ways = []
-        for place in places:
-            src, dst = self.boxes[src_box][place], self.boxes[dst_box][place]
-            default = self.topology.route(src, dst)
+        ends = [(self.boxes[src_box][place], self.boxes[dst_box][place]) for place in places]
+        for (src, dst), default in zip(ends, self._routes(ends), strict=True):
             way = self._own_way(src, dst, default, len(default), taken) or default
             taken.update(way)
             ways.append(way)
         return ways
+
+    def _routes(self, ends: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
+        """Paths that the network itself takes; asked for together, because each search looks at all of it."""
+        offsets, links = self.topology.routes(*np.array(ends, np.int32).T)
+        return [tuple(links[a:b].tolist()) for a, b in pairwise(offsets.tolist())]
 
     def _own_way(
         self, src: int, dst: int, default: tuple[int, ...], longest: int, taken: set[int]
