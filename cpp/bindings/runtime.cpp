@@ -115,6 +115,18 @@ void bind_host(nb::module_& m) {
 void bind_scripts(nb::module_& m) {
     nb::class_<Script>(m, "Script", "What one rank does in one collective.")
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
+        .def(
+            "rows_sent",
+            [](const Script& script, int32_t peer) {
+                std::vector<int32_t> rows;
+                for (const Script::Queue& queue : script.sends) {
+                    if (queue.peer != peer) continue;
+                    for (int32_t task : queue.turns) rows.push_back(script.tasks[task].row);
+                }
+                return rows;
+            },
+            nb::arg("peer"),
+            "The row of each segment for a peer, in the order in which a socket sends those that are ready.")
         .def_ro("scratch_elements", &Script::scratch_elements)
         .def_ro("stage_elements", &Script::stage_elements);
     m.def("write_script", &write_script_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"),

@@ -91,7 +91,7 @@ void Executor::OperationRun::find_ready() {
     for (QueueProgress& queue : queues_) {
         if (!queue.sends || queue.in_order) continue;
         for (int32_t task : queue.queue->tasks) {
-            if (start_needs_[task] == 0) queue.ready.push_back({script_->tasks[task].number, task});
+            if (start_needs_[task] == 0) queue.ready.push_back({script_->tasks[task].turn, task});
         }
         std::ranges::make_heap(queue.ready, std::greater{});
     }
@@ -202,7 +202,7 @@ bool Executor::OperationRun::advance_send(QueueProgress& queue) {
     return any;
 }
 
-// Sends what is ready, in row order, until the link takes no more.
+// Sends what is ready, the earliest turn first, until the link takes no more.
 bool Executor::OperationRun::send_ready(QueueProgress& queue) {
     bool any = false;
     for (;;) {
@@ -227,8 +227,9 @@ bool Executor::OperationRun::send_ready(QueueProgress& queue) {
 int32_t Executor::OperationRun::find_arriving(QueueProgress& queue, Sink& sink) {
     if (queue.in_order) return queue.task(queue.next);
     if (queue.current != kNone) return queue.current;
-    while (passed_[queue.task(queue.first)] != 0) ++queue.first;
-    int32_t likely = queue.task(queue.first);
+    const std::vector<int32_t>& turns = queue.queue->turns;
+    while (passed_[turns[queue.first]] != 0) ++queue.first;
+    int32_t likely = turns[queue.first];
     bool into_place = apply_needs_[likely] == 0 && !script_->tasks[likely].reduces;
     if (into_place) sink.begin(script_->tasks[likely], nullptr);
     std::optional<uint32_t> number = queue.link->arriving(into_place ? &sink : nullptr);
@@ -338,7 +339,7 @@ void Executor::OperationRun::may_start(int32_t id) {
     if (task.peer == owner_.rank_) {
         start_local(id);
     } else if (QueueProgress& queue = queues_[static_cast<size_t>(task.queue)]; !queue.in_order) {
-        queue.ready.push_back({task.number, id});
+        queue.ready.push_back({task.turn, id});
         std::ranges::push_heap(queue.ready, std::greater{});
     }
 }

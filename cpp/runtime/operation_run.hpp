@@ -30,7 +30,7 @@ private:
 
     // A send that may start; the first of its queue goes first.
     struct Ready {
-        uint32_t number;
+        uint32_t turn;
         int32_t task;
 
         auto operator<=>(const Ready&) const = default;
@@ -46,7 +46,7 @@ private:
         size_t left = 0;  // sends that have left
         bool receiving = false, staged = false;
         // Where order is free:
-        size_t first = 0;  // all receives before this one are over
+        size_t first = 0;  // all receives whose turn is before this one are over
         int32_t current = kNone;  // the task that is being sent or received
         std::vector<Ready> ready{};  // a heap
 

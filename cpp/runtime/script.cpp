@@ -98,7 +98,7 @@ public:
     // Makes one even if nothing goes over it: its ends meet all the same.
     Script::Queue& find(int32_t peer, int32_t connection) {
         auto [found, fresh] = known_.try_emplace({peer, connection}, queues_.size());
-        if (fresh) queues_.push_back({peer, connection, {}});
+        if (fresh) queues_.push_back({peer, connection, {}, {}});
         return queues_[found->second];
     }
 
@@ -107,6 +107,19 @@ private:
     std::map<std::pair<int32_t, int32_t>, size_t> known_;
     std::map<int32_t, int32_t> turn_;
 };
+
+// Orders the tasks of each queue as sockets send them; a task's `turn` is its place in its message so far.
+void take_turns(Script& script) {
+    auto order = [&](Script::Queue& queue) {
+        queue.turns = queue.tasks;
+        std::ranges::stable_sort(queue.turns, {}, [&](int32_t task) { return script.tasks[task].turn; });
+        for (size_t turn = 0; turn < queue.turns.size(); ++turn) {
+            script.tasks[queue.turns[turn]].turn = static_cast<uint32_t>(turn);
+        }
+    };
+    std::ranges::for_each(script.sends, order);
+    std::ranges::for_each(script.receives, order);
+}
 
 class Writer {
 public:
@@ -128,6 +141,7 @@ public:
             add_waiters(static_cast<int32_t>(id));
         }
         stage_later_writes();
+        take_turns(script_);
         return std::move(script_);
     }
 
@@ -178,11 +192,13 @@ private:
         task_of_.assign(program_.segments.size(), kNone);
         Queues sends(script_.sends), receives(script_.receives);
         int32_t message = kNone;
+        uint32_t index = 0;  // of the segment in its message
         int64_t within = 0;  // elements of its message before this segment
         for (size_t id = 0; id < program_.segments.size(); ++id) {
             const Segment& segment = program_.segments[id];
             if (segment.row != message) {
                 message = segment.row;
+                index = 0;
                 within = 0;
             }
             bool sends_it = src(segment) == rank_, receives_it = dst(segment) == rank_;
@@ -194,6 +210,7 @@ private:
                                          segment.bytes, sends_it ? segment.start_needs : 0,
                                          receives_it ? segment.apply_needs : 0, kNone, kNone, -1, sends_it,
                                          rows_.op[segment.row] == 1, pushed_[id] != 0});
+                script_.tasks[task].turn = index;
                 add_parts(segment, within);
                 if (sends_it && receives_it) {
                     stage(script_.tasks[task]);
@@ -203,6 +220,7 @@ private:
                     queues.add(script_.tasks, connection(segment, peer), connections_.count[peer]);
                 }
             }
+            ++index;
             within += segment.bytes;
         }
         // Ranks between which the schedule sends something meet also where that is empty: one of them may be in another
@@ -345,10 +363,12 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
         if (elements < 0) return;
         Queues& queues = sends ? sent : received;
         queues.find(peer, 0);
+        uint32_t index = 0;
         for (int64_t done = 0; done < elements; done += segment) {
             int64_t some = std::min(segment, elements - done);
             script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone,
                                     kNone, -1, sends, false, false});
+            script.tasks.back().turn = index++;
             queues.add(script.tasks, ConnectionChoice::kInTurn, connections[peer]);
             script.parts.push_back({exchange.here + done, exchange.there + done, some,
                                     sends ? Region::buffer : Region::output, sends ? Region::output : Region::buffer,
@@ -361,6 +381,7 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
         add(exchange, false);
         script.between[exchange.peer] = exchange.code;
     }
+    take_turns(script);
     return measured(std::move(script), kNone);
 }
 

@@ -8,8 +8,8 @@
 // whatever a segment waits for belongs to an earlier one, but for reads of the same step. A segment that waits for such
 // a read, or for a write of the same step that does, is staged: taken off the connection first, applied later.
 //
-// A socket carries whatever is ready, the earliest row first: a segment that is not ready would hold up others of the same
-// link, which the prediction lets pass. Its receiver takes everything as it comes, and stages what cannot be applied yet, so
+// A socket carries whatever is ready, and takes turns as the simulator's connections do: the first segments of all messages
+// come before the second ones, so that the steps behind a long message begin while it is under way. Its receiver takes everything as it comes, and stages what cannot be applied yet, so
 // that nothing waits for a connection.
 //
 // Usually the receiver fetches: it alone knows when the place is free. But where all that the place waits for is the
@@ -76,6 +76,7 @@ struct Task {
     bool pushed;  // the sender may write it straight to the receiver's memory, without asking
     int32_t queue = kNone;  // its place in `sends` or `receives`...
     uint32_t number = 0;  // ... and in the tasks of that queue, which both ends count alike
+    uint32_t turn = 0;  // its place in the turns of that queue
 };
 
 struct Waiter {
@@ -100,6 +101,7 @@ struct Script {
     struct Queue {
         int32_t peer, connection;
         std::vector<int32_t> tasks;  // in row order
+        std::vector<int32_t> turns;  // the same: the first segments of all messages in row order, then the second ones
     };
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank

@@ -97,6 +97,11 @@ class Script:
     @property
     def tasks(self) -> int: ...
 
+    def rows_sent(self, peer: int) -> list[int]:
+        """
+        The row of each segment for a peer, in the order in which a socket sends those that are ready.
+        """
+
     @property
     def scratch_elements(self) -> int: ...
 

@@ -21,7 +21,7 @@ from weft.runtime.engines.engine_choice import connect_engine
 from weft.runtime.extension import require_runtime
 from weft.runtime.resources import close_on_error
 from weft.runtime.schedule_selection import ScheduleSelector
-from weft.runtime.transport.rank_transport import TransportSettings
+from weft.runtime.transport.rank_transport import DEFAULT_STREAMS, TransportSettings
 from weft.runtime.transport.tcp_connections import CONNECT_S
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def init(
     topology: Topology | str | None = None,
     algorithm: str | None = None,
     transport: TransportName = "auto",
-    streams: int = 2,
+    streams: int = DEFAULT_STREAMS,
     engine: EngineName = "native",
     group: Any = None,
     timeout: float = 60.0,

@@ -21,7 +21,7 @@ from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.engine_choice import connect_native
 from weft.runtime.engines.torch_engine import find_group
 from weft.runtime.start import open_communicator
-from weft.runtime.transport.rank_transport import TransportSettings
+from weft.runtime.transport.rank_transport import DEFAULT_STREAMS, TransportSettings
 from weft.runtime.transport.tcp_connections import CONNECT_S
 from weft.torch.internals import DEFAULT_TIMEOUT_S
 
@@ -53,7 +53,7 @@ class Options:
     topology: Topology | str | None = None
     algorithm: str | None = None
     transport: str = "auto"
-    streams: int = 2
+    streams: int = DEFAULT_STREAMS
     connect_timeout: float = CONNECT_S
     plan_time_limit: float = 20.0
     communicator: Communicator | None = None

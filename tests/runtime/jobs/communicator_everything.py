@@ -14,7 +14,7 @@ from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 
 transport, amount = sys.argv[1:3]
-comm = weft.init(transport=transport)
+comm = weft.init(transport=transport, streams=2)  # several connections, where there are sockets
 R, N = comm.rank, comm.size
 FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 BITS = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}

@@ -79,7 +79,7 @@ def main() -> None:
     sys.stdin.readline()
     began = "init"
     try:
-        comm = weft.init(transport=transport, timeout=join_s, connect_timeout=connect_s)
+        comm = weft.init(streams=2, transport=transport, timeout=join_s, connect_timeout=connect_s)
         began = "all_reduce"
         for _ in range(3):
             comm.all_reduce(np.ones(100_000, np.float32))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TransportName = Literal["auto", "copy", "tcp"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 MAX_STREAMS: Final = 16
+DEFAULT_STREAMS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,10 @@ class TransportSettings:
         ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the same, but no rank reads
         the private memory of another. ``"tcp"``: sockets everywhere.
     streams
-        Sockets between two ranks that are not reached through memory, unless the topology says more.
+        Sockets between two ranks that are not reached through memory, unless the topology says more. Plans
+        are made for one: several share a cable with others as several ranks would, and their segments, which
+        take them in turn, arrive side by side instead of one after the other. More may help where one
+        connection cannot fill the network, or where it hashes connections to several paths.
     checksums
         Whether data that goes through sockets is followed by its checksum; None as ``WEFT_CHECKSUMS`` says,
         and if that is not set, between machines only.
@@ -40,7 +44,7 @@ class TransportSettings:
     """
 
     transport: str = "auto"
-    streams: int = 2
+    streams: int = DEFAULT_STREAMS
     checksums: bool | None = None
     arena_bytes: int | None = None
 
