@@ -17,6 +17,7 @@ from weft.papers.claims import VERDICTS
 from weft.papers.outcomes import stored
 
 FOLDER = Path(__file__).parent
+COSTS = ("ns_per_transfer", "user_ns_per_transfer")
 OWN_ENGINE = ("memory", "copy", "tcp", "hosts")
 """Ways of `runtime/faults.py` on which Weft itself moves the data."""
 
@@ -36,9 +37,36 @@ def all_sentences() -> dict[str, list[str]]:
         "docs/probe.md": probe(),
         "docs/report.md": report(),
         "docs/runtime.md": runtime(),
+        "docs/simulation.md": simulation(),
         "docs/studio.md": studio(),
         "docs/verification.md": verification(),
     }
+
+
+def simulation() -> list[str]:
+    """Cost per transfer of growing rings, and the peer's process."""
+    *rings, peer = results_of("simulation/ring_scaling")["results"]
+    spans = {}
+    for stage in ("simulation", "verification"):
+        costs = {ring["ranks"]: ring["stages"][stage] for ring in rings}
+        spans[stage] = [costs[ranks][kind] for kind in COSTS for ranks in (1024, 4096)]
+    ratio, user = peer["peer_over_weft_process"], peer["peer_over_weft_process_user"]
+    simulated, verified = spans["simulation"], spans["verification"]
+    return [
+        (
+            f"`weft.simulate` takes {simulated[0]:.0f} ns per transfer at 1,024 ranks "
+            f"and {simulated[1]:.0f} at 4,096"
+        ),
+        f"in user mode {simulated[2]:.0f} and {simulated[3]:.0f}",
+        (
+            f"`weft.verify` takes {verified[0]:.0f} and {verified[1]:.0f} ns, "
+            f"{verified[2]:.0f} and {verified[3]:.0f} of them"
+        ),
+        (
+            f"{ratio['median']:.1f} times as much CPU time as Weft's whole process "
+            f"({ratio['min']:.1f} to {ratio['max']:.1f}), {user['median']:.1f} times as much in user mode"
+        ),
+    ]
 
 
 def readme() -> list[str]:
