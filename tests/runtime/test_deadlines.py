@@ -14,4 +14,4 @@ ABSENT = JOBS / "deadlines_absent.py"
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_no_operation_waits_for_ever_for_a_rank_that_takes_no_part(tmp_path: Path, transport: str) -> None:
-    assert finish(start_ranks(tmp_path, 2, ABSENT, transport, str(tmp_path)), 120) == [(0, ""), (0, "")]
+    assert finish(start_ranks(tmp_path, 2, ABSENT, transport, str(tmp_path))) == [(0, ""), (0, "")]

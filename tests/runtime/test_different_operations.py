@@ -15,7 +15,7 @@ JOB = JOBS / "different_operations.py"
 
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
 def test_two_different_operations_never_pass_for_one(tmp_path: Path, transport: str) -> None:
-    said = run_ranks(tmp_path, 2, JOB, transport, timeout=110)
+    said = run_ranks(tmp_path, 2, JOB, transport)
     assert [output.split()[-1] for output in said] == ["98", "98"]
 
 

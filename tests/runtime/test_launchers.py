@@ -60,7 +60,7 @@ def script() -> str:
 
 def test_torchrun_on_one_machine(script: str, scratch: Path) -> None:
     job = start([TORCHRUN, "--nproc-per-node", "4", script], scratch)
-    assert done(finish([job], 120), "torchrun", "FileExchange")
+    assert done(finish([job]), "torchrun", "FileExchange")
     assert weft_files(scratch) == []
 
 
@@ -70,7 +70,7 @@ def test_torchrun_on_two_nodes_hands_the_secret_over_in_its_store(script: str, s
         start([TORCHRUN, "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=2", *where, script], scratch)
         for node in range(2)
     ]
-    assert done(finish(nodes, 120), "torchrun", "StoreExchange")
+    assert done(finish(nodes), "torchrun", "StoreExchange")
 
 
 def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:
@@ -78,7 +78,7 @@ def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     # The daemons of Open MPI keep sockets in it, whose names must be short.
     job = start(words, scratch, **root, TMPDIR="/tmp", XDG_RUNTIME_DIR=str(scratch))
-    assert done(finish([job], 120), "mpirun", "FileExchange")
+    assert done(finish([job]), "mpirun", "FileExchange")
     assert weft_files(scratch) == []
 
 
@@ -115,7 +115,7 @@ def test_the_children_of_a_launcher_are_its_ranks_and_take_the_signal(
         time.sleep(0.05)
     left = ask_processes("pgrep", "-P", str(job.pid))
     (folder / "looked").touch()
-    ((code, output),) = finish([job], 90)
+    ((code, output),) = finish([job])
     assert code == 0, output
     assert len(list(folder.glob("flight-*.json"))) == 2
     if launcher == "weft run":  # whose other child must not die of the signal
@@ -129,7 +129,7 @@ def test_what_mpich_says_is_enough_on_one_machine(script: str, scratch: Path) ->
         return {name: str(value) for name, value in numbers.items()}
 
     ranks = [start([sys.executable, script], scratch, **said(rank)) for rank in range(4)]
-    assert done(finish(ranks, 120), "mpirun", "FileExchange")
+    assert done(finish(ranks), "mpirun", "FileExchange")
     assert weft_files(scratch) == []
 
 
@@ -137,7 +137,7 @@ def test_a_secret_that_is_given_is_what_counts(script: str, scratch: Path) -> No
     port = free_port(2)  # rank 0 listens beside torchrun, at the next one
     words = [TORCHRUN, "--nproc-per-node", "4", "--master-port", str(port), script]
     job = start(words, scratch, WEFT_SECRET="ab" * 32)
-    assert done(finish([job], 120), "torchrun", "NoneType")
+    assert done(finish([job]), "torchrun", "NoneType")
 
 
 @pytest.mark.parametrize("backend", ["gloo", "weft"])

@@ -24,5 +24,5 @@ JOB = Path(__file__).with_name("jobs") / "memory_kinds.py"
 def test_every_mix_of_memory_kinds_is_exact(
     tmp_path: Path, ranks: int, transport: str, algorithm: str
 ) -> None:
-    said = run_ranks(tmp_path, ranks, JOB, transport, algorithm, "1", timeout=110)
+    said = run_ranks(tmp_path, ranks, JOB, transport, algorithm, "1")
     assert int(said[0].split()[-1]) >= 900

@@ -24,7 +24,7 @@ LOST_WHILE_SHRINKING = JOBS / "lost_while_shrinking.py"
 def survivors(ranks: list[subprocess.Popen[str]], victims: set[int]) -> list[dict[str, Any]]:
     """What the survivors said, each exactly once and well."""
     living = [process for rank, process in enumerate(ranks) if rank not in victims]
-    found = finish(living, 80)
+    found = finish(living)
     assert [code for code, _ in found] == [0] * len(living), found
     return [json.loads(output.splitlines()[-1]) for _, output in found]
 
@@ -130,7 +130,7 @@ def test_the_smaller_part_of_a_network_that_fell_apart_does_not_go_on(tmp_path: 
                 assert process.stdout is not None
                 assert process.stdout.readline() == "ready\n"
             network.unplug(2)
-            found = finish(started, 80)
+            found = finish(started)
         finally:
             finish(started)
     assert [code for code, _ in found] == [0, 0, 1], found

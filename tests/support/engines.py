@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.jobs import Process, finish, start_ranks
+from support.jobs import JOB_S, Process, finish, start_ranks
 from support.ports import free_port
 
 MPIRUN = Path(sys.executable).with_name("mpirun")
@@ -42,7 +42,7 @@ def start_engine(engine: str, folder: Path, ranks: int, script: Path, *words: st
 
 
 def run_engine(
-    engine: str, folder: Path, ranks: int, script: Path, *words: str, timeout: float = 100
+    engine: str, folder: Path, ranks: int, script: Path, *words: str, timeout: float = JOB_S
 ) -> list[str]:
     """What the ranks said, in rank order; all of them must end well."""
     ended = finish(start_engine(engine, folder, ranks, script, *words), timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from support.jobs import Process, as_file, finish, start_script
+from support.jobs import JOB_S, Process, as_file, finish, start_script
 from support.ports import free_port
 
 PRELUDE = """
@@ -62,7 +62,7 @@ def run_group(
     *words: str,
     backend: str = "weft",
     variables: dict[str, str] | None = None,
-    timeout: float = 100,
+    timeout: float = JOB_S,
     finalise: bool = False,
 ) -> list[str]:
     """What the ranks of a group print, by rank; all must end well."""

@@ -20,6 +20,8 @@ _TESTS = Path(__file__).resolve().parents[1]
 WEFT = Path(sys.executable).with_name("weft")
 PATIENCE = float(os.environ.get("WEFT_TEST_PATIENCE", "1"))
 """How many times as long a job may take as usual: sanitizers slow it down (tools/sanitize)."""
+JOB_S = 200.0
+"""For a job that takes seconds: on a busy machine its ranks have a twentieth of a processor each."""
 
 
 def start_ranks(
@@ -102,7 +104,7 @@ def end(process: Process) -> None:
     process.communicate()
 
 
-def finish(processes: Sequence[Process], timeout: float = 100) -> list[tuple[int, str]]:
+def finish(processes: Sequence[Process], timeout: float = JOB_S) -> list[tuple[int, str]]:
     """Exit code and output of each; whoever is not done in time is killed, and none is left behind."""
     deadline = time.monotonic() + PATIENCE * timeout
     found = []
@@ -117,7 +119,7 @@ def finish(processes: Sequence[Process], timeout: float = 100) -> list[tuple[int
     return found
 
 
-def run_ranks(folder: Path, ranks: int, job: str | Path, *words: str, timeout: float = 100) -> list[str]:
+def run_ranks(folder: Path, ranks: int, job: str | Path, *words: str, timeout: float = JOB_S) -> list[str]:
     """What the ranks of a job print, by rank; all must end well."""
     ended = finish(start_ranks(folder, ranks, job, *words), timeout)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output for _, output in ended)

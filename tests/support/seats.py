@@ -6,11 +6,11 @@ import os
 import secrets
 from pathlib import Path
 
-from support.jobs import finish, start_script
+from support.jobs import JOB_S, finish, start_script
 from weft.lab.network import Network
 
 
-def run_seated(network: Network, script: Path, *words: str, timeout: float = 100) -> list[str]:
+def run_seated(network: Network, script: Path, *words: str, timeout: float = JOB_S) -> list[str]:
     """What the ranks of a job print, by rank, each in its namespace; all must end well."""
     seats = network.seats()
     place = {"WEFT_SIZE": str(len(seats)), "WEFT_JOB": "test", "WEFT_SECRET": secrets.token_hex(32)}

@@ -39,7 +39,7 @@ def test_training_equals_that_of_one_process(
 ) -> None:
     # One job for all cases: starting it takes longer than most of them.
     started = start_ranks(tmp_path, ranks, CASES, mode, policy, *names, variables={"OMP_NUM_THREADS": "1"})
-    ended = finish(started, timeout=110)
+    ended = finish(started)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output[-3000:] for _, output in ended)
     for _, output in ended:
         found = dict(re.findall(r"<\d+\|(.*)\|.*\|(.*)>", output))

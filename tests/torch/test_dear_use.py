@@ -82,7 +82,7 @@ KILLED = JOBS / "dear_use_killed.py"
     ("mode", "policy"), [("gradients", "dear"), ("gradients", "wfbp"), ("parameters", "dear")]
 )
 def test_a_rank_that_dies_is_named_by_all_others(tmp_path: Path, mode: str, policy: str) -> None:
-    ended = finish(start_group(tmp_path, 4, KILLED, "weft", mode, policy), 100)
+    ended = finish(start_group(tmp_path, 4, KILLED, "weft", mode, policy))
     assert ended[2][0] == -signal.SIGKILL, ended[2]
     killed = float(re.findall(r"<now ([\d.]+)", ended[2][1])[0])
     for rank in (0, 1, 3):

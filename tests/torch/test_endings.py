@@ -35,7 +35,7 @@ def test_what_cannot_be_finished_raises_where_it_is_waited_for(tmp_path: Path) -
         for process in (waiter, victim):
             read(process, "ready")
         victim.kill()
-        ((code, output),) = finish([waiter], 60)
+        ((code, output),) = finish([waiter])
     finally:
         end(waiter)
         end(victim)
@@ -80,14 +80,14 @@ FAILED = JOBS / "endings_failed.py"
 
 
 def test_a_process_that_exits_finishes_what_it_has_started(tmp_path: Path) -> None:
-    ended = finish(start_group(tmp_path, 3, EXIT, "weft", finalise=True), 60)
+    ended = finish(start_group(tmp_path, 3, EXIT, "weft", finalise=True))
     assert [code for code, _ in ended] == [0] * 3, "\n".join(output for _, output in ended)
 
 
 def test_a_process_that_exits_does_not_wait_for_ever(tmp_path: Path) -> None:
     first, other = start_group(tmp_path, 2, FAILED, "weft", finalise=True)
     try:
-        ((code, output),) = finish([first], 100)
+        ((code, output),) = finish([first])
     finally:
         end(first)
         end(other)

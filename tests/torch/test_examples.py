@@ -76,11 +76,11 @@ def torchrun(folder: Path, source: str, *words: str, ranks: int, restarts: int =
         text=True,
     )
     try:
-        output, _ = job.communicate(timeout=110)
+        output, _ = job.communicate(timeout=200)
     except subprocess.TimeoutExpired:
         job.terminate()  # it ends its ranks, which would keep the pipe open
         output, _ = job.communicate(timeout=30)
-        pytest.fail(f"not done within 110 s: {output[-5000:]}")
+        pytest.fail(f"not done within 200 s: {output[-5000:]}")
     assert job.returncode == 0, output[-5000:]
     return output
 

@@ -152,7 +152,7 @@ def test_every_other_rank_raises_that_the_rank_is_lost(tmp_path: Path, name: str
         began = time.monotonic()
         processes[VICTIM].kill()
         survivors = [process for rank, process in enumerate(processes) if rank != VICTIM]
-        ended = finish(survivors, 60)
+        ended = finish(survivors)
     finally:
         for process in processes:
             end(process)

@@ -18,7 +18,7 @@ KINDS = {"dear": {"reduce_scatter", "all_gather"}, "wfbp": {"all_reduce"}}
 @pytest.mark.parametrize("policy", ["dear", "wfbp"])
 def test_two_ranks_are_profiled(policy: str, tmp_path: Path) -> None:
     job = start_ranks(tmp_path, 2, JOB, str(tmp_path), policy, variables={"OMP_NUM_THREADS": "1"})
-    ended = finish(job, timeout=100)
+    ended = finish(job)
     assert [code for code, _ in ended] == [0, 0], "\n".join(output[-3000:] for _, output in ended)
     for rank in range(2):
         check_figures(json.loads((tmp_path / f"figures{rank}.json").read_text("utf-8")), rank, policy)

@@ -121,7 +121,7 @@ def test_a_group_of_one_machine_meets_on_loopback(tmp_path: Path) -> None:
             )
             for rank in "01"
         ]
-        (code, said), _ = finish(ranks, 60)
+        (code, said), _ = finish(ranks)
     assert code == 0, said
     assert "listened at 127.0.0.1\n" in said
 

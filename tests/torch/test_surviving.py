@@ -66,7 +66,7 @@ def test_survivors_have_the_loss_of_a_run_with_the_same_members(tmp_path: Path) 
     losses: list[float] = []
     for end in ("--kill", "--leave"):
         ranks = start_ranks(tmp_path, 3, EXAMPLE, end, "1", "--steps", "20", "--at", "10")
-        (code, output), _, (other_code, other_output) = finish(ranks, 100)
+        (code, output), _, (other_code, other_output) = finish(ranks)
         assert (code, other_code) == (0, 0), output + other_output
         (loss,) = re.findall(r"^loss ([\d.]+), exactly", output, re.MULTILINE)
         losses.append(float(loss))
