@@ -189,7 +189,10 @@ def dear() -> list[str]:
             f"its copy and its update, and {cost['summary']['per_group']['cpu_us']:.0f} us per fusion group, "
             f"{cost['summary']['per_group']['all_threads_us']:.0f} us with the runtime's thread"
         ),
-        f"{cost['summary']['of_which_the_optimizers_call']['cpu_us']:.0f} us are the optimizer's own call",
+        (
+            "an optimizer for each layer costs "
+            f"{cost['summary']['of_which_the_optimizers_call']['cpu_us']:.0f} us per layer"
+        ),
         f"a linear layer of 16x16 takes {alone:.0f} us forward, backward and update",
         f"at a load of {cost['provenance']['load_before'][0]:.0f}",
     ]
