@@ -32,7 +32,6 @@ from weft.lab.contest import Entrant, EntrantResult, hold
 from weft.lab.expected_time import emulated, predict
 from weft.planning import Plan, compare
 from weft.planning.planner import plan
-from weft.runtime.operation_queue import SEGMENT_BYTES
 from weft.topology import Topology, load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -75,7 +74,7 @@ class Planned:
 
     algorithm: str
     plan: Plan
-    segment_bytes: int
+    segment_bytes: int | None
     predicted_s: float
 
 
@@ -118,7 +117,7 @@ def prepare(name: str, size_bytes: int, most: int | None = None) -> Fabric:
             print(f"{name}: {row.algorithm}: {refusal}", file=sys.stderr)
             continue
         choice = made.choose(size_bytes)
-        segment_bytes = choice.segment_bytes or SEGMENT_BYTES
+        segment_bytes = choice.segment_bytes
         seconds = predict(choice.schedule, size_bytes, topology, segment_bytes=segment_bytes)
         entrants.append(Planned(row.algorithm, made, segment_bytes, seconds))
     entrants.sort(key=lambda one: one.predicted_s)
@@ -188,7 +187,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
         cells = [
             f"`{FABRICS[row['fabric']]}`",
             row["name"],
-            f"{row['segment_bytes']:,} B",
+            "whole" if row["segment_bytes"] is None else f"{row['segment_bytes']:,} B",
             f"{row['predicted_seconds']:.3f}",
             f"{row['median_seconds']:.3f}",
             f"{min(row['seconds']):.3f} to {max(row['seconds']):.3f}",

@@ -138,15 +138,28 @@ def test_a_plan_is_what_runs(tmp_path: Path) -> None:
 
     plan = weft.plan("ring:4", "1MB", algorithms=["bidirectional_ring"])
     plan.save(tmp_path / "plan.weft")
-    for output in run_ranks(tmp_path, 4, PLANNED, str(tmp_path / "plan.weft")):
+    for output in run_ranks(tmp_path, 4, PLANNED, str(tmp_path / "plan.weft"), "auto"):
         assert "used bidirectional_ring" in output
-    for code, output in finish(start_ranks(tmp_path, 3, PLANNED, str(tmp_path / "plan.weft"))):
+    for code, output in finish(start_ranks(tmp_path, 3, PLANNED, str(tmp_path / "plan.weft"), "auto")):
         assert code == 1, output
         assert "the plan is for ring:4, 4 ranks; this job has 3" in output
     for code, output in finish(start_ranks(tmp_path, 4, OTHER, str(tmp_path / "plan.weft"))):
         assert code == 1, output
         assert "the plan is for ring:4 (" in output
         assert "ring:4@bw=1GB/s" in output
+
+
+@pytest.mark.parametrize(("transport", "segment_bytes"), [("tcp", 1_200_000), ("auto", 256 << 10)])
+def test_messages_that_a_plan_sends_whole_stay_whole_over_sockets(
+    tmp_path: Path, transport: str, segment_bytes: int
+) -> None:
+    import weft
+
+    plan = weft.plan("switch:4@bw=1GB/s,lat=1us", "1200KB", algorithms=["direct"])
+    assert plan.choose("1200KB").segment_bytes is None
+    plan.save(tmp_path / "plan.weft")
+    for output in run_ranks(tmp_path, 4, PLANNED, str(tmp_path / "plan.weft"), transport):
+        assert f"used direct {segment_bytes} 1200000" in output
 
 
 TENSORS = JOBS / "communicator_tensors.py"

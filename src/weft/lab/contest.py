@@ -173,7 +173,7 @@ def _prepare(
         settings["plan"] = path
         if entrant.plan is None:
             choice = given.choose(size_bytes)
-            cut = choice.segment_bytes or SEGMENT_BYTES
+            cut = choice.segment_bytes
             seconds = predict(choice.schedule, size_bytes, network.topology, segment_bytes=cut)
             outcome.predicted_seconds = seconds
     return settings

@@ -237,6 +237,8 @@ class OperationQueue:
             raise InputError(msg)
         start = cut_into_chunks(schedule, flat.elements)
         segment = segment_bytes or SEGMENT_BYTES
+        if segment >= flat.nbytes and not self._engine.over_sockets:
+            segment = SEGMENT_BYTES  # pieces that stay in the caches: within a machine memory is what limits
         script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
         record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment, kind=key[-1])
         mark = _fingerprint((*key, schedule.digest, segment))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 Chosen: TypeAlias = "tuple[Schedule, int | None]"
-"""A schedule, and bytes of a segment, None for the runtime's own."""
+"""A schedule, and bytes of a segment; None for the runtime's own, all bytes for messages that stay whole."""
 
 _log: Final = logging.getLogger("weft.runtime")
 
@@ -139,11 +139,12 @@ class ScheduleSelector:
             return ScheduleSelector(ranks, replace(inputs, algorithm=None), hosts=hosts)
 
     def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
-        """Schedule and bytes of a segment, None for the runtime's own."""
+        """Schedule and bytes of a segment; None for the runtime's own, all bytes for whole messages."""
         for plan in (self.inputs.plan, *self.further):
             if plan is not None and (plan.collective, plan.root) == (collective, root):
                 choice = plan.choose(max(1, size_bytes))
-                return self._fit(self._verified(choice.schedule)), choice.segment_bytes
+                segment = choice.segment_bytes or max(1, size_bytes)
+                return self._fit(self._verified(choice.schedule)), segment
         own, algorithm = self.inputs.schedule, self.inputs.algorithm
         if own is not None and (own.collective, _root(own)) == (collective, root):
             return self._fit(own), None

@@ -203,6 +203,11 @@ class Engine(ABC, Generic[B]):
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Any:
         """Make of a schedule what `run` needs."""
 
+    @property
+    def over_sockets(self) -> bool:
+        """Whether ranks are reached through a network; the same on all ranks."""
+        return True
+
     def writes_shares_only(self, schedule: Schedule) -> bool:
         """Whether this engine needs no room for partial sums in the output of a reduce-scatter."""
         del schedule

@@ -141,6 +141,11 @@ class NativeEngine(Engine[Flat]):
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
             raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
 
+    @property
+    def over_sockets(self) -> bool:
+        """Whether ranks are reached through sockets; the same on all ranks."""
+        return bool(self._transport.sockets)
+
     def writes_shares_only(self, schedule: Schedule) -> bool:
         """Whether the output needs room for the rank's own share alone."""
         return _writes_shares_only(schedule)
