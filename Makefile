@@ -74,7 +74,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/w
 	@mkdir -p $(@D)
 	@echo "install: build tools"
 	@$(PIP) install -c constraints.txt nanobind scikit-build-core
-	@echo "install: weft[$(EXTRAS)], editable"
+	@echo "install: weft[$(EXTRAS)], editable: downloads packages, then compiles for 1 to 2 minutes"
 	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=$(BUILD)/ext \
 		--config-settings=cmake.define.WEFT_WERROR=ON $(DEFINE) -e ".[$(EXTRAS)]"
 	@touch $@

@@ -126,6 +126,7 @@ def test_no_fault_is_no_change() -> None:
             "switch:4+fail=3-s0",
             "rank 0 cannot reach rank 3; add links, or .* with \\+fail=rank:3",
         ),
+        ("switch:4+fail=0-s0", "rank 0 cannot reach rank 1; add links, or .* with \\+fail=rank:0"),
         ("mesh:4+fail=rank:1", "rank 0 cannot reach rank 1"),
     ],
 )

@@ -240,7 +240,7 @@ def _settle(share: Buffer, into: Buffer | None) -> Buffer:
 
 
 def _check_op(op: str, flat: Buffer) -> None:
-    if op not in REDUCE_OPS:
+    if not isinstance(op, str) or op not in REDUCE_OPS:
         raise TypeError(f"op {str(op)[:40]!r} is not supported, only {', '.join(REDUCE_OPS)}")
     if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
         raise TypeError(f"{op} works on the bits of integers, not on {flat.dtype}")

@@ -169,7 +169,9 @@ def decode_schedule(
     if data.startswith(MAGIC[:5]):
         raise FormatError(source, "a .weft file whose line ends were changed; copy it as a binary file")
     if data.startswith(container.PLAN_MAGIC):
-        raise FormatError(source, "a plan, not a schedule; weft.load_plan reads it")
+        raise FormatError(
+            source, "a plan, not a schedule; weft.load_plan reads it, and weft export takes one out of it"
+        )
     raise FormatError(
         source, "not a schedule: neither a .weft file nor JSON" if data else "the file is empty"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _COUNT = re.compile(r"(.*?)(?:\*([0-9]{1,6}))?\Z", re.DOTALL)
 _RANK = re.compile(r"rank:([0-9]{1,9})\Z")
+
+_MOST_NAMED: Final = 8
+"""Neighbours that an error names."""
 
 
 def apply_faults(topology: Topology, faults: Sequence[str]) -> Topology:
@@ -147,7 +150,11 @@ def _named_links(topology: Topology, what: str, text: str) -> list[tuple[str, tu
         ways = ((a, b, first, second), (b, a, second, first)) if sign[0] == "-" else ((a, b, first, second),)
         found = [(f"{x}->{y}", topology.links_between(src, dst)) for src, dst, x, y in ways]
         if not all(links for _, links in found):
-            raise TopologyError(f"{topology.name}: {what}: there is no link {first}->{second}")
+            near = sorted(set(topology.link_dst[topology.link_src == a].tolist()))
+            known = ", ".join(topology.node_name(node) for node in near[:_MOST_NAMED])
+            more = f" and {len(near) - _MOST_NAMED} more" if len(near) > _MOST_NAMED else ""
+            msg = f"there is no link {first}->{second}; {first} has links to {known}{more}"
+            raise TopologyError(f"{topology.name}: {what}: {msg}")
         return found
     parts = re.split("[->]", text, maxsplit=1)
     if len(parts) == 1 and not re.match(r"host[0-9]|s[0-9]", text):

@@ -153,8 +153,9 @@ class Topology(Immutable):
         _check_names(self)
         pair = _core.unreachable_pair(self.nodes, self.ranks, self.link_src, self.link_dst)
         if pair is not None:
-            a, b = (self.node_name(node) for node in pair)
-            advice = f"add links, or leave it out with +fail=rank:{b}"
+            a, b = pair
+            alone = a if 2 * self._count_reached(a) < self.ranks else b
+            advice = f"add links, or leave rank {alone} out with +fail=rank:{alone}"
             raise DisconnectedError(f"{self.name}: rank {a} cannot reach rank {b}; {advice}")
 
     @classmethod
@@ -175,6 +176,16 @@ class Topology(Immutable):
         speed = np.full(len(ends), units.parse_bandwidth(bandwidth), np.int64)
         latency_ps = np.full(len(ends), units.parse_time(latency), np.int64)
         return cls(name, ranks, switches, src, dst, speed, latency_ps, **options)
+
+    def _count_reached(self, rank: int) -> int:
+        """How many ranks can be reached from one, itself included."""
+        reached = np.zeros(self.nodes, bool)
+        reached[rank] = True
+        before = 0
+        while (count := int(reached.sum())) > before:
+            before = count
+            reached[self.link_dst[reached[self.link_src]]] = True
+        return int(reached[: self.ranks].sum())
 
     @property
     def nodes(self) -> int:

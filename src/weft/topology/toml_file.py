@@ -331,7 +331,9 @@ def _node(file: TopologyFile, named: dict[str, int], value: int | str, source: s
     if node is not None:
         return node
     switches = f" and switches s0..s{file.switches - 1}" if file.switches else " and no switches"
-    problem = f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}"
+    close = difflib.get_close_matches(text, named, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    problem = f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}{hint}"
     raise FormatError(source, problem, place)
 
 

@@ -30,6 +30,8 @@ for timeout in (np.int64(20), np.float32(20)):
     assert (comm.all_reduce(np.ones(4), timeout=timeout) == comm.size).all()
 with pytest.raises(TypeError, match="is not supported, only sum"):
     comm.all_reduce(np.ones(4), [])
+with pytest.raises(TypeError, match="is not supported, only sum"):
+    comm.all_reduce(np.ones(4), np.ones(4))  # the second place is the op, not the array for the result
 for kind in ([], None, 5):
     refused(partial(comm.all_reduce, np.ones(4), kind=kind), "kind .*expected a text")
     refused(partial(comm.broadcast, np.ones(4), kind=kind, async_op=True), "kind .*expected a text")
