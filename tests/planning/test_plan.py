@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft.collective_names import Collective
 from weft.errors import InputError, TopologyError, UnsupportedError, VerificationError
 from weft.planning import Plan, compare, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
@@ -240,7 +241,7 @@ def test_the_explanation_is_one_screen_and_says_it_all(torus: Plan) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0] == "all_reduce on torus:4x4: 16 ranks, 64 links"
     sentence = " ".join(lines[1:4])
-    assert "recursive_doubling up to" in sentence
+    assert "recursive_doubling below" in sentence
     assert "bucket above" in sentence
     assert f"{100 * torus.fraction_of_bound:.1f} % of the proven bound at 1GiB" in sentence
     assert "bottleneck link" in sentence
@@ -381,6 +382,20 @@ def test_a_simulation_introduces_itself_in_one_line() -> None:
     ring = weft.algorithms.ring.all_reduce(load_topology("ring:4@bw=1GB/s,lat=1us"))
     found = simulate(ring, "4MB", segment_bytes=None)
     assert repr(found) == "<SimulationResult ring all_reduce of 4MB: 6.006 ms, 0.67 GB/s>"
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes", "collective"),
+    [("hosts:3x2", ("4KiB", "64MiB"), "all_reduce"), ("switch:3", ("2MiB", "16MiB"), "reduce")],
+)
+def test_the_contenders_begin_with_the_choice_and_the_runner_up(
+    spec: str, sizes: tuple[str, ...], collective: Collective
+) -> None:
+    found = plan(spec, sizes, collective=collective)
+    last, (first, *others) = found.points[-1], found.contenders
+    second = next(other for other in others if other.algorithm != first.algorithm)
+    assert (first.algorithm, first.seconds) == (found.algorithm, last.seconds)
+    assert (second.label, second.seconds) == (last.runner_up, last.runner_up_seconds)
 
 
 def test_contenders_that_are_shown_are_simulated_and_none_is_faster_than_the_winner() -> None:

@@ -82,7 +82,7 @@ def _span_text(plan: Plan) -> str:
         return f"{runs[0][0]} at all sizes"
     ends = [spans[-1].last_bytes for _, spans in runs]
     parts = [
-        f"{name} above" if end is None else f"{name} up to {human_size(end + 1)}"
+        f"{name} above" if end is None else f"{name} below {human_size(end + 1)}"
         for (name, _), end in zip(runs, ends, strict=True)
     ]
     return ", ".join(parts)

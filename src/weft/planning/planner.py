@@ -284,7 +284,14 @@ class _Planner:
 
     def make(self, *, complete: bool) -> Plan:
         """Make the plan as of now; a complete one knows every time and crossover from simulations."""
-        starts = self._starts(self.search.stretches(), refine=complete)
+        while True:  # each simulation may change which candidate counts, at other sizes too
+            known = self.search.simulations
+            if complete:
+                self._simulate_foremost()
+            starts = self._starts(self.search.stretches(), refine=complete)
+            points = tuple(self._point(size, starts, exact=complete) for size in self.points)
+            if self.search.simulations == known:
+                break
         curves = [self.search.curves[number] for number, _ in starts]
         used = list(dict.fromkeys(curve.candidate for curve in curves))
         ends = [*(start - 1 for _, start in starts[1:]), None]
@@ -292,9 +299,6 @@ class _Planner:
             Range(start, end, used.index(curve.candidate), self.search.share(curve))
             for curve, (_, start), end in zip(curves, starts, ends, strict=True)
         )
-        points = tuple(self._point(size, starts, exact=complete) for size in self.points)
-        if complete:
-            self._simulate_foremost()
         applied = {candidate.algorithm for candidate in self.search.candidates}
         return Plan(
             topology=self.topology,
