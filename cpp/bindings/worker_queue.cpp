@@ -220,6 +220,7 @@ public:
     // Lets the thread that serves the queue return after what was put before; nothing can be put any more.
     void end() {
         ended_ = true;
+        release();
         push({});
     }
 

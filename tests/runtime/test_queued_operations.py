@@ -49,13 +49,17 @@ def test_a_rank_whose_arena_is_full_takes_part_all_the_same(tmp_path: Path) -> N
 OUT_OF_MEMORY = JOBS / "queued_operations_out_of_memory.py"
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize(
+    ("transport", "where", "what"),
+    [("auto", "run", "this operation"), ("tcp", "run", "this operation"), ("auto", "before", "a copy")],
+)
 def test_a_rank_that_runs_out_of_memory_in_an_operation_is_named_by_all(
-    tmp_path: Path, transport: str
+    tmp_path: Path, transport: str, where: str, what: str
 ) -> None:
-    said = [output for _, output in finish(start_ranks(tmp_path, 3, OUT_OF_MEMORY, transport))]
+    ranks = start_ranks(tmp_path, 3, OUT_OF_MEMORY, transport, variables={"WHERE": where})
+    said = [output for _, output in finish(ranks)]
     assert "could not do its part" in said[1]
-    assert "no memory for this operation" in said[1]
+    assert f"no memory for {what}" in said[1]
     for output in (said[0], said[2]):
         assert "PeerLost" in output, output
         assert "rank 1" in output, output

@@ -28,6 +28,20 @@ def test_repeated_calls_name_the_rank_that_is_lost(tmp_path: Path, transport: st
         assert "lost" in output
 
 
+def test_waiting_for_an_operation_lets_those_begin_that_are_queued_together() -> None:
+    worker = Worker()
+    worker.submit(lambda: None).wait()
+    worker.queue.hold()
+    worker.submit(lambda: None)
+    worker.submit(lambda: None).wait(20)
+    worker.queue.hold()
+    worker.submit(lambda: None)
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
+
+
 def test_operations_that_are_queued_together_begin_at_the_end_at_the_latest() -> None:
     worker, began = Worker(), threading.Event()
     worker.submit(lambda: None).wait()

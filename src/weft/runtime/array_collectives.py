@@ -88,7 +88,8 @@ class ArrayCollectives(PointToPoint):
 
         def run() -> Any:
             shifted = flat.overlaps(result) and flat.place != result.place
-            prepared = self._execute("all_reduce", flat.copy() if shifted else flat, result, op, 0, how)
+            source = self._allocate(flat.copy) if shifted else flat
+            prepared = self._execute("all_reduce", source, result, op, 0, how)
             if prepared is None:
                 result.fill(flat)
             if op == "avg":
@@ -129,7 +130,7 @@ class ArrayCollectives(PointToPoint):
         _check_op(op, flat)
 
         def run() -> Any:
-            work = flat if self.rank == root else flat.empty(flat.elements)
+            work = flat if self.rank == root else self._allocate(lambda: flat.empty(flat.elements))
             self._execute("reduce", flat, work, op, root, how)
             if op == "avg" and self.rank == root:
                 work.divide(self.size)
@@ -201,7 +202,7 @@ class ArrayCollectives(PointToPoint):
         own = self.rank * part, (self.rank + 1) * part
 
         def run() -> Any:
-            source = flat.copy() if flat.overlaps(result) else flat
+            source = self._allocate(flat.copy) if flat.overlaps(result) else flat
             self._execute("all_to_all", source, result, "sum", 0, how)
             result.part(*own).fill(source.part(*own))
             return result.give_back()
@@ -225,10 +226,13 @@ class ArrayCollectives(PointToPoint):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
             raise InputError(f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}")
         if prepared.share_only:
-            result = flat.empty(last - first) if into is None else into
-            self._execute("reduce_scatter", flat, result, op, 0, how)
+            result = self._allocate(lambda: flat.empty(last - first)) if into is None else into
+            # Others read all of the array but this rank's share.
+            shifted = flat.overlaps(result) and flat.part(first, last).place != result.place
+            source = self._allocate(flat.copy) if shifted else flat
+            self._execute("reduce_scatter", source, result, op, 0, how)
             return result
-        work = flat if flat.copied else flat.empty(flat.elements)
+        work = flat if flat.copied else self._allocate(lambda: flat.empty(flat.elements))
         self._execute("reduce_scatter", flat, work, op, 0, how)
         return _settle(work.part(first, last), into)
 
@@ -239,7 +243,7 @@ def _settle(share: Buffer, into: Buffer | None) -> Buffer:
     return room
 
 
-def _check_op(op: str, flat: Buffer) -> None:
+def _check_op(op: object, flat: Buffer) -> None:
     if not isinstance(op, str) or op not in REDUCE_OPS:
         raise TypeError(f"op {str(op)[:40]!r} is not supported, only {', '.join(REDUCE_OPS)}")
     if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):

@@ -163,6 +163,13 @@ def _plain_view(array: NDArray[Any]) -> NDArray[Any]:
     return array.view(np.ndarray)
 
 
+def check_sign(array: Any) -> None:
+    """Refuse a tensor whose elements have another sign than what lies in memory."""
+    if getattr(array, "is_neg", bool)():
+        msg = "this tensor is not in memory as it reads (torch's negative bit); take array.resolve_neg()"
+        raise TypeError(msg)
+
+
 def flatten(array: Any, *, writable: bool) -> Flat:
     """Take an array, or anything with DLPack or the buffer protocol, without copying where possible.
 
@@ -176,9 +183,7 @@ def flatten(array: Any, *, writable: bool) -> Flat:
         if type(array) is not np.ndarray:
             seen = _plain_view(array)
     else:
-        if getattr(array, "is_neg", bool)():
-            msg = "this tensor is not in memory as it reads (torch's negative bit); take array.resolve_neg()"
-            raise TypeError(msg)
+        check_sign(array)
         if str(getattr(array, "dtype", "")) == "torch.bfloat16":
             # numpy has no such type: the same bytes under another name.
             seen, name = array.view(sys.modules["torch"].int16), "bfloat16"

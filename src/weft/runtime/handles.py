@@ -312,13 +312,17 @@ class Worker:
         return threading.current_thread() is self._thread
 
     def check_waiter(self) -> None:
-        """Refuse a thread that would wait for ever: the worker's own, and that of a forked child."""
+        """Refuse a thread that would wait for ever: the worker's own, and that of a forked child.
+
+        Whatever is held back begins now, since somebody waits for it.
+        """
         if self.is_current():
             msg = "an operation that waits for a later one of its communicator would wait for itself"
             raise RuntimeFailure(f"{msg}; wait in another thread, or in a callback of its future")
         if self._process != os.getpid():
             msg = "this process was forked while an operation was running, which only its parent completes"
             raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
+        self.queue.release()
 
     def submit(self, run: Callable[[], Any], name: str = "an operation") -> Handle[Any]:
         """Queue an operation behind those that were submitted before.

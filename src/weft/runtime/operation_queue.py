@@ -122,9 +122,9 @@ class OperationQueue:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Queue several operations, which begin at the end of this context at the latest; wait for none here.
+        """Queue several operations, which begin at the end of this context at the latest.
 
-        The thread that carries them out is woken once.
+        The thread that carries them out is woken once: then, or when somebody waits for an operation.
         """
         self._queue.hold()
         try:
@@ -292,6 +292,11 @@ class OperationQueue:
                 self._engine.operations.begin(prepared)
                 self._engine.run(prepared, flat, out, op, self._wait(timeout))
                 self._engine.operations.end()
+
+    def _allocate(self, make: Callable[[], Buffer]) -> Buffer:
+        """Make room for an operation; a rank that has none leaves, because the others wait for it."""
+        with self._watched():
+            return make()
 
     def _refuse_nested(self) -> None:
         """Refuse a call by a handler that interrupted an operation of this thread, which would never end.

@@ -6,6 +6,7 @@ Run by tests/runtime/test_engines.py.
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -42,6 +43,19 @@ assert (columns == total).all()
 weight = torch.full((4,), float(R), requires_grad=True)
 comm.broadcast(weight, 1)
 assert weight.requires_grad and (weight == 1).all()
+with pytest.raises(TypeError, match="negative bit"):
+    comm.all_reduce(torch._neg_view(torch.ones(3)))
+# What is only read is taken as it is when its turn comes.
+ones, later = np.ones(4, np.float32), np.zeros(4, np.float32)
+view = ones.view()
+view.flags.writeable = False
+comm.in_turn(lambda: time.sleep(0.2), async_op=True)
+comm.all_reduce(ones, async_op=True)
+comm.all_reduce(view, out=later, async_op=True).wait()
+assert (later == N * N).all()
+whole = torch.arange(5 * N, dtype=torch.float32)
+comm.all_gather(whole[3:8], out=whole)  # the input overlaps the place that it goes to
+assert whole.tolist() == [float(value) for _ in range(N) for value in range(3, 8)]
 with pytest.raises(TypeError, match=r"arrays of torch.uint16 are not supported, only float16"):
     comm.all_reduce(torch.ones(3, dtype=torch.uint16))
 with pytest.raises(TypeError, match="does not move tensors on meta, only on cpu with gloo"):

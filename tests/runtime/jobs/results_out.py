@@ -42,6 +42,14 @@ for dtype in ("float32", "int64", "uint8", "int8"):
         comm.reduce_scatter(array, out=array[mine])
         assert (array[mine] == total[mine]).all()
         assert (np.delete(array, mine) == np.delete(parts[R], mine)).all()
+        array = np.append(parts[R], np.zeros(1, dtype))
+        others = slice(mine.start + 1, mine.stop + 1)  # what peers read lies there, but for the own share
+        comm.reduce_scatter(array[:-1], out=array[others])
+        assert (array[others] == total[mine]).all()
+        array = parts[R].copy()
+        elsewhere = array[-n:] if R == 0 else array[:n]
+        comm.reduce_scatter(array, out=elsewhere)
+        assert (elsewhere == total[mine]).all(), (dtype, n)
         apart, there = np.repeat(parts[R], 2)[::2], np.zeros(2 * n, dtype)[::2]
         comm.reduce_scatter(apart, out=there)
         assert (there == total[mine]).all() and (apart == parts[R]).all()

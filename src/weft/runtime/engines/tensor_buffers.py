@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.runtime.buffers import DTYPES, Buffer, flatten
+from weft.runtime.buffers import DTYPES, Buffer, check_sign, flatten
 
 TORCH_OPS: Final = {
     "sum": "add",
@@ -38,6 +38,11 @@ class TensorFlat(Buffer):
         values = self.values.new_empty(elements)
         array = values.numpy() if isinstance(self.array, np.ndarray) else values
         return replace(self, array=array, values=values, copied=False)
+
+    def fill(self, other: TensorFlat) -> None:
+        """Take over the elements of another, of the same size, in whatever memory."""
+        if self.place != other.place:
+            self.values.copy_(other.values.clone() if self.overlaps(other) else other.values)
 
     def combine(self, other: TensorFlat, op: str) -> None:
         """Add the elements of another, or do to them whatever the op is."""
@@ -79,10 +84,12 @@ def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
         name = str(array.dtype).removeprefix("torch.")
         if name not in DTYPES:
             raise TypeError(f"arrays of {array.dtype} are not supported, only {', '.join(DTYPES)}")
+        check_sign(array)
         tensor = array.detach()
         copied = not tensor.is_contiguous()
         return TensorFlat(array, tensor.contiguous().reshape(-1), name, copied)
     flat = flatten(array, writable=writable)
     # torch does not know read-only memory; what is only read may be a copy.
-    elements = flat.values if flat.values.flags.writeable else flat.values.copy()
-    return TensorFlat(flat.array, torch.from_numpy(elements), flat.dtype, flat.copied)
+    only_read = not flat.values.flags.writeable
+    elements = flat.values.copy() if only_read else flat.values
+    return TensorFlat(flat.array, torch.from_numpy(elements), flat.dtype, flat.copied or only_read)
