@@ -126,7 +126,9 @@ def test_a_repeated_operation_on_arrays_that_are_too_short_is_refused(
 ) -> None:
     scratch = bytearray(BYTES)
     with pytest.raises(ValueError, match="buffer: the script needs 256 bytes, and this has 252"):
-        _runtime.RepeatedOperation(executor, all_reduce, 1, scratch, BYTES - 4, False, "float32", "sum")
+        _runtime.RepeatedOperation(
+            executor, all_reduce, 1, scratch, BYTES - 4, (0, 0), False, "float32", "sum"
+        )
 
 
 def test_an_array_is_free_again_after_an_interrupted_operation(
@@ -140,7 +142,7 @@ def test_an_array_is_free_again_after_an_interrupted_operation(
 
     array, lock = Array(BYTES), _runtime.OperationLock()
     operation = _runtime.RepeatedOperation(
-        executor, all_reduce, 1, bytearray(BYTES), BYTES, False, Array.dtype, "sum"
+        executor, all_reduce, 1, bytearray(BYTES), BYTES, (0, BYTES), False, Array.dtype, "sum"
     )
     repeated = _runtime.RepeatedOperations(_runtime.OperationRing(1), Array, lock)
     repeated.learn("prepared", operation, Array.dtype, "sum", "")

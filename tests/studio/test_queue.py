@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -54,6 +56,41 @@ async def compare_until_done(queue: ComparisonQueue, expected: str) -> None:
     assert last["event"] == "done"
     assert queue.outcomes["finished"] == 1
     assert queue.outcomes["cancelled"] == 0
+
+
+CHATTY = """
+import sys, time
+print("{}", flush=True)
+sys.stdin.readline()
+print("{}", flush=True)
+print("x" * 5_000, flush=True)
+while True:
+    time.sleep(0.01)
+    print("x" * 5_000, flush=True)
+"""
+
+
+def test_a_worker_that_goes_on_after_an_event_that_is_too_large_can_be_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check() -> None:
+        monkeypatch.setattr(limits, "MAX_STUDIO_EVENT_BYTES", 1000)
+        monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", CHATTY))
+        worker, kill = worker_process.WorkerProcess(), worker_process._kill
+
+        def kill_late(process: asyncio.subprocess.Process) -> None:
+            time.sleep(0.2)  # it writes more meanwhile than is read at once
+            kill(process)
+
+        monkeypatch.setattr(worker_process, "_kill", kill_late)
+        async with asyncio.timeout(PATIENCE_S):
+            await worker.start()
+            why = await worker.run(ComparisonJob(1, RING, BODY))
+        assert why is not None
+        assert "more than 1,000 bytes" in why
+        assert worker.pid is None
+
+    asyncio.run(check())
 
 
 def test_an_event_that_is_too_large_fails_its_comparison_and_the_worker_goes_on(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMMAND: Final = (sys.executable, "-P", "-m", "weft.studio.comparison_worker")
 _START_S: Final = 60.0
 _STOP_S: Final = 0.5
+_END_S: Final = 10.0
 _log: Final = logging.getLogger("weft.studio")
 
 
@@ -123,9 +124,17 @@ class WorkerProcess:
     async def end(self) -> None:
         """End the process."""
         process, self._process = self._process, None
-        if process is not None:
-            _kill(process)
-            await process.wait()
+        if process is None:
+            return
+        _kill(process)
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(_END_S):
+                # What nobody reads stops the reading of its pipe, whose end `wait` then waits for in vain.
+                await process.stdout.read()
+                await process.wait()
+        except TimeoutError:
+            _log.error("process %d has been killed, but something keeps its output open", process.pid)
 
     async def _is_taken(self, job: ComparisonJob) -> bool:
         """Send an order, and return whether the process says that it has begun; else it has ended."""
