@@ -390,6 +390,22 @@ def planned_deviation() -> str:
     return f"what Weft plans is within {min(planned):.0f} to {max(planned):.1f} % of its prediction"
 
 
+def every_planned() -> str:
+    """How near to their predictions the planned schedules of five fabrics are."""
+    found = results_of("lab/planned")
+    first: dict[str, dict[str, Any]] = {}
+    for row in found["results"]:
+        best = first.setdefault(row["fabric"], row)
+        if row["predicted_seconds"] < best["predicted_seconds"]:
+            first[row["fabric"]] = row
+    off = [100 * abs(row["deviation"]) for row in first.values()]
+    summary = found["summary"]
+    return (
+        f"is within {min(off):.1f} to {max(off):.1f} % of it; {summary['within_10_percent']} of "
+        f"{summary['rows']} schedules are within 10 %"
+    )
+
+
 def lab() -> list[str]:
     """What the gallery says, and the cut cable."""
     best = [lab_ratio(torus, "gloo, best order") for torus in ("torus-2x4", "torus-4x4")]
@@ -402,6 +418,7 @@ def lab() -> list[str]:
     cut = row_of("lab/recovery", what="cut")
     (lost,) = (entry for entry in cut["log"] if "lost" in entry)
     return [
+        every_planned(),
         planned_deviation(),
         (
             f"{best[0]:.1f} times Gloo on 2x4 and {best[1]:.1f} on 4x4 in the order that suits its ring "
