@@ -23,6 +23,8 @@ with pytest.raises(TypeError, match="cannot be taken as an array"):
     comm.all_reduce([1.0, 2.0])
 with pytest.raises(TypeError, match="cannot be taken as an array"):
     comm.all_reduce(torch.ones(3, requires_grad=True))
+with pytest.raises(TypeError, match="cannot be taken as an array"):
+    comm.all_reduce(torch.ones(3, dtype=torch.bfloat16, requires_grad=True))
 with pytest.raises(TypeError):
     comm.split(0.5)
 for color, key in ((2**70, 0), (0, -(2**70))):
