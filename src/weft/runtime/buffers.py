@@ -186,7 +186,8 @@ def flatten(array: Any, *, writable: bool) -> Flat:
         check_sign(array)
         if str(getattr(array, "dtype", "")) == "torch.bfloat16":
             if array.requires_grad:  # DLPack refuses such tensors of other types by itself
-                raise TypeError("a Tensor that requires gradient cannot be taken as an array; take array.detach()")
+                msg = "a Tensor that requires gradient cannot be taken as an array; take array.detach()"
+                raise TypeError(msg)
             # numpy has no such type: the same bytes under another name.
             seen, name = array.view(sys.modules["torch"].int16), "bfloat16"
         try:
