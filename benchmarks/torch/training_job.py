@@ -15,10 +15,12 @@ import statistics
 import sys
 import time
 import warnings
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -27,6 +29,8 @@ from torch.distributed.fsdp import fully_shard
 
 import weft
 import weft.torch
+from weft.topology import Topology, load_topology
+from weft.topology.graph import Routing
 from weft.torch.dear import DeAR
 from weft.training import ideal_dear, ideal_wfbp
 
@@ -172,6 +176,19 @@ def write(output: Path, ways: list[Way], times: dict[str, list[float]]) -> None:
     part.replace(output)
 
 
+def renumber(file: str, order: list[int]) -> Topology:
+    """The emulated cluster as groups see it whose ranks are not numbered as the cluster's are."""
+    cluster = load_topology(file)
+    numbers = np.array([*order, *range(cluster.ranks, cluster.nodes)], np.int32)
+    return replace(
+        cluster,
+        link_src=numbers[cluster.link_src],
+        link_dst=numbers[cluster.link_dst],
+        grid=None,
+        routing=Routing(),
+    )
+
+
 def main() -> None:
     """Train in every way, in turn; rank 0 writes what came out."""
     parser = argparse.ArgumentParser()
@@ -197,7 +214,13 @@ def main() -> None:
     comm = weft.init(timeout=120)
     x = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(1000 * asked.seed + rank))
     backends = {name.split()[1] for name in asked.ways if name.startswith(("fsdp", "overlap", "ddp weft"))}
-    groups = {backend: dist.new_group(backend=backend) for backend in sorted(backends)}
+    options = (
+        weft.torch.Options(topology=renumber(os.environ["WEFT_TOPOLOGY"], order)) if asked.order else None
+    )
+    groups = {
+        backend: dist.new_group(backend=backend, pg_options=options if backend == "weft" else None)
+        for backend in sorted(backends)
+    }
     ways = [Way(name, asked, comm, groups) for name in asked.ways]
     for way in ways:
         way.settle(x)
