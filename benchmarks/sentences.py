@@ -176,6 +176,11 @@ def dear() -> list[str]:
             f"of the "
             f"best size, and {hosts['ddp 25 / dear']:.2f} times with torch's default"
         ),
+        (
+            f"Of the time that perfect overlap would save over WFBP, DeAR saves "
+            f"{100 * hosts['share of the ideal gain, dear']:.0f} %, left to choose "
+            f"{100 * hosts['share of the ideal gain, auto']:.0f} %"
+        ),
         f"All but torch's default buckets are within {100 * (max(near) / min(near) - 1):.0f} % of each other",
         (
             f"It is {best_gloo / torus['auto']:.2f} times as fast as DistributedDataParallel on gloo "
