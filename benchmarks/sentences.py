@@ -71,7 +71,7 @@ def simulation() -> list[str]:
 
 def readme() -> list[str]:
     """DeAR, the evidence, and the claims of the papers."""
-    ratios = results_of("torch/results/training-hosts")["summary"]["ratios"]
+    times = iteration_medians("hosts")
     memory = peer_ratios("gloo", "private-float32", "shared-float32")
     tcp = peer_ratios("gloo", "tcp-ring")
     gloo = [*memory, *tcp, *peer_ratios("gloo", "private-float16", "private-bfloat16")]
@@ -81,10 +81,10 @@ def readme() -> list[str]:
         large += peer_ratios(peer, "private-float32", least=16 << 20)
     mutants = results_of("verification/mutants")
     return [
-        f"it is {ratios['wfbp / dear']:.2f} times as fast as all-reduces behind the backward pass",
+        f"it is {times['wfbp'] / times['dear']:.2f} times as fast as all-reduces behind the backward pass",
         (
-            f"and {ratios['ddp 25 / dear']:.2f} times as fast as DDP on Gloo with its default buckets, "
-            f"{ratios['ddp 1 / dear']:.2f} times with buckets of 1 MB"
+            f"and {times['ddp 25'] / times['dear']:.2f} times as fast as DDP on Gloo with its default buckets, "
+            f"{times['ddp 1'] / times['dear']:.2f} times with buckets of 1 MB"
         ),
         (
             f"faster than Gloo in {sum(ratio > 1 for ratio in gloo)} of {len(gloo)} measured cases. "
@@ -161,7 +161,7 @@ def bounds() -> list[str]:
 def dear() -> list[str]:
     """Emulated clusters, losses, overhead."""
     hosts = results_of("torch/results/training-hosts")["summary"]["ratios"]
-    slow = iteration_medians("slow-compute")
+    times, slow = iteration_medians("hosts"), iteration_medians("slow-compute")
     grid = results_of("torch/results/training-torus")["summary"]["ratios"]
     near = [slow[way] for way in ("auto", "dear", "wfbp", "ddp 1")]
     losses = [second for row in results_of("torch/results/losses")["results"] for second in row["all_s"]]
@@ -169,11 +169,11 @@ def dear() -> list[str]:
     alone = row_of("torch/results/overhead", way="alone")["step_cpu_us"] / cost["parameters"]["layers"]
     return [
         (
-            f"DeAR is {hosts['wfbp / dear']:.2f} times as fast as WFBP on the same runtime, of the "
+            f"DeAR is {times['wfbp'] / times['dear']:.2f} times as fast as WFBP on the same runtime, of the "
             f"{hosts['ideal wfbp / ideal dear']:.2f} that perfect overlap would give, "
-            f"{hosts['ddp 1 / dear']:.2f} times as fast as DistributedDataParallel on gloo with buckets "
+            f"{times['ddp 1'] / times['dear']:.2f} times as fast as DistributedDataParallel on gloo with buckets "
             f"of the "
-            f"best size, and {hosts['ddp 25 / dear']:.2f} times with torch's default"
+            f"best size, and {times['ddp 25'] / times['dear']:.2f} times with torch's default"
         ),
         (
             f"Of the time that perfect overlap would save over WFBP, DeAR saves "
