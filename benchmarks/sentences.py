@@ -83,7 +83,8 @@ def readme() -> list[str]:
     return [
         f"it is {times['wfbp'] / times['dear']:.2f} times as fast as all-reduces behind the backward pass",
         (
-            f"and {times['ddp 25'] / times['dear']:.2f} times as fast as DDP on Gloo with its default buckets, "
+            f"and {times['ddp 25'] / times['dear']:.2f} times as fast as DDP on Gloo with its default "
+            f"buckets, "
             f"{times['ddp 1'] / times['dear']:.2f} times with buckets of 1 MB"
         ),
         (
@@ -171,9 +172,8 @@ def dear() -> list[str]:
         (
             f"DeAR is {times['wfbp'] / times['dear']:.2f} times as fast as WFBP on the same runtime, of the "
             f"{hosts['ideal wfbp / ideal dear']:.2f} that perfect overlap would give, "
-            f"{times['ddp 1'] / times['dear']:.2f} times as fast as DistributedDataParallel on gloo with buckets "
-            f"of the "
-            f"best size, and {times['ddp 25'] / times['dear']:.2f} times with torch's default"
+            f"{times['ddp 1'] / times['dear']:.2f} times as fast as DistributedDataParallel on gloo with "
+            f"buckets of the best size, and {times['ddp 25'] / times['dear']:.2f} times with torch's default"
         ),
         (
             f"Of the time that perfect overlap would save over WFBP, DeAR saves "
