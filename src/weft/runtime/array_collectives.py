@@ -70,7 +70,7 @@ class ArrayCollectives(PointToPoint):
         With `out` the result goes there instead, and `array` stays as it is; nothing is copied for that. Some
         ranks may give `out`, and others not.
         """
-        if out is None and async_op is False and (not self._worker.pending or self._has_turn()):
+        if out is None and async_op is False and (not self._queue.pending or self._has_turn()):
             wait = self.timeout if timeout is None else timeout
             ending = self._repeat(array, op, kind, wait)
             if ending is True:
